@@ -1,0 +1,173 @@
+"""What a peer knows of one session, and how two copies of it become one.
+
+A record is a product of join-semilattices, so that any order, repetition or loss-then-repair of
+deltas ends in the same record everywhere:
+
+==============  =========================  ==========================================
+part            join                       written by
+==============  =========================  ==========================================
+claim           greater incarnation        the owner alone, signed with its NKey
+verdict         greater lifecycle          registries (only ever `LEFT`)
+ended_at_ms     the later                  whoever first said `DOWN` or `LEFT`
+witnesses       union, per incarnation     registries, one name each
+suspected       greater incarnation        the registry that saw a quorum of witnesses
+==============  =========================  ==========================================
+
+The lifecycle that others act on is the greater of the owner's claim and the registries' verdict.
+The owner refutes a suspicion by claiming again under a greater incarnation.
+Join-semilattices as replicated types: Shapiro et al., "Conflict-free Replicated Data Types", 2011.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from opentela.core import ids
+from opentela.core.errors import ForgedRecordError, WireError
+from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
+
+CLAIM_BYTES_MAX = 32 * 1024
+"""A claim larger than this is rejected: sixteen adapters and a long label set fit into 4 KiB."""
+
+
+class Lifecycle(IntEnum):
+    """Order is meaning: joining two copies keeps the greater, and nothing comes back."""
+
+    JOINING = 1
+    SERVING = 2
+    DRAINING = 3
+    DOWN = 4
+    LEFT = 5
+
+
+class ModelOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """One model that a session answers for, as read from its engine.
+
+    Attributes:
+        name: The id under `/v1/models`, for example `Qwen/Qwen3-8B`.
+        aliases: Further names that requests may use.
+        context_max: Prompt and answer together, tokens; 0 when the engine does not say.
+        quantisation: Such as `fp8` or `q4_1`; empty when unknown.
+        fingerprint: Hash of what decides the answers; equal means interchangeable; empty = unknown.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    context_max: int = 0
+    quantisation: str = ""
+    fingerprint: str = ""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session offers.
+
+    Attributes:
+        models: Every model and adapter that the engine lists.
+        engine: `vllm`, `sglang`, `llamacpp` or `openai`.
+        engine_version: As the engine reports it.
+        hardware: GPU name, or `cpu`.
+        gpus: GPUs that this session holds.
+        walltime_ends_at: Unix seconds at which the allocation ends; 0 when it does not.
+        labels: Free words of the provider, such as `tier = "a"`.
+    """
+
+    models: tuple[ModelOffer, ...] = ()
+    engine: str = ""
+    engine_version: str = ""
+    hardware: str = ""
+    gpus: int = 0
+    walltime_ends_at: float = 0.0
+    labels: dict[str, str] = {}
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner says of its session; unknown fields of newer owners are kept, unread.
+
+    Attributes:
+        key: The owner's public NKey; with `born_at_ms` and `nonce` it determines `session`.
+        incarnation: Raised by the owner with every change; 1 at birth.
+        ended_at_ms: Unix milliseconds of going `DOWN` or `LEFT`; 0 before.
+        reason: Why it is `DRAINING`, `DOWN` or `LEFT`, for people.
+    """
+
+    session: SessionId
+    provider: ProviderId
+    site: SiteId
+    node: NodeId
+    key: str
+    nonce: bytes
+    born_at_ms: int
+    incarnation: int
+    lifecycle: Lifecycle
+    offer: Offer = Offer()
+    ended_at_ms: int = 0
+    reason: str = ""
+
+
+class SignedClaim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The owner's bytes as it signed them: peers of other versions pass them on unchanged."""
+
+    body: bytes
+    signature: bytes
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a peer holds of one session."""
+
+    signed: SignedClaim
+    verdict: Lifecycle = Lifecycle.JOINING
+    ended_at_ms: int = 0
+    suspected: int = 0
+    witnesses_of: int = 0
+    witnesses: tuple[str, ...] = ()
+
+
+CLAIM_ENCODER = msgspec.msgpack.Encoder()
+CLAIM_DECODER = msgspec.msgpack.Decoder(Claim)
+
+
+def read_claim(body: bytes) -> Claim:
+    """Return the claim in *body*, checked for everything but its signature.
+
+    Raises:
+        WireError: The bytes are no claim, are too many, or name an unknown lifecycle.
+        ForgedRecordError: The session id does not follow from the key.
+    """
+    if len(body) > CLAIM_BYTES_MAX:
+        raise WireError(f"a claim of {len(body)} bytes exceeds {CLAIM_BYTES_MAX}")
+    try:
+        claim = CLAIM_DECODER.decode(body)
+        expected = ids.session_id(claim.born_at_ms, claim.key, claim.nonce)
+    except (msgspec.DecodeError, AssertionError) as error:
+        raise WireError(f"not a claim: {error}") from error
+    if claim.session != expected:
+        raise ForgedRecordError(f"session {claim.session} does not belong to key {claim.key}")
+    return claim
+
+
+def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
+    """Return the join of two records of one session."""
+    signed = max(mine.signed, theirs.signed, key=_claim_order)
+    witnesses_of = max(mine.witnesses_of, theirs.witnesses_of)
+    witnesses = {
+        witness
+        for record in (mine, theirs)
+        if record.witnesses_of == witnesses_of
+        for witness in record.witnesses
+    }
+    joined = SessionRecord(
+        signed=signed,
+        verdict=max(mine.verdict, theirs.verdict),
+        ended_at_ms=max(mine.ended_at_ms, theirs.ended_at_ms),
+        suspected=max(mine.suspected, theirs.suspected),
+        witnesses_of=witnesses_of,
+        witnesses=tuple(sorted(witnesses)),
+    )
+    # Identity is what "nothing changed" is tested by, so an equal join is the very object.
+    return mine if joined == mine else joined
+
+
+def _claim_order(signed: SignedClaim) -> tuple[int, bytes, bytes]:
+    # An honest owner never signs two bodies under one incarnation; if one does, bytes decide
+    # the same way everywhere.
+    return CLAIM_DECODER.decode(signed.body).incarnation, signed.body, signed.signature

@@ -1,0 +1,1 @@
+"""The NATS mesh: servers, credentials, permissions and clients."""

@@ -1,0 +1,50 @@
+"""What a control shell asks of the mesh; `NatsBus` is real, `MemoryBus` is its verified fake."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+
+class Message(NamedTuple):
+    """A message as it arrived."""
+
+    subject: str
+    payload: bytes
+    reply: str = ""
+
+
+Handler: TypeAlias = Callable[[Message], None]
+"""Called on the event loop, in order of arrival a subscription; must not block.
+
+An exception of a handler is logged and counted; it never ends the subscription.
+"""
+
+
+class Subscription(Protocol):
+    """Interest in a subject, until it is withdrawn."""
+
+    async def unsubscribe(self) -> None:
+        """Withdraw the interest."""
+
+
+class Bus(Protocol):
+    """Publish, subscribe and request over the mesh."""
+
+    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+        """Hand a message to the mesh; nothing is known of its arrival.
+
+        Raises:
+            MeshUnavailableError: The bus is closed.
+        """
+
+    async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """Call *handler* with each message; with *queue*, one member of the group gets it."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Return the first answer.
+
+        Raises:
+            MeshUnavailableError: Nobody listens there, or nobody answered in time.
+        """
+
+    async def close(self) -> None:
+        """Flush what was published and leave the mesh."""

@@ -1,0 +1,1 @@
+"""What tests and demonstrations share: fakes, the simulated world, a small real engine."""

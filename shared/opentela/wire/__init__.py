@@ -1,0 +1,1 @@
+"""The contract between services: subjects and the messages that travel on them."""

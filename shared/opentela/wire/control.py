@@ -1,0 +1,169 @@
+"""Control messages: records, heartbeats, probes, verdicts, snapshots and digests, as msgpack.
+
+Unknown fields are ignored and unknown kinds raise `WireError`, which receivers count and drop:
+a node of one version works beside its neighbours of the next. A field is only ever added with a
+default; a tag is never used again for something else.
+"""
+
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from opentela.core.errors import WireError
+from opentela.core.ids import SessionId
+from opentela.core.record import Lifecycle, SessionRecord, SignedClaim
+
+CONTROL_BYTES_MAX: Final = 512 * 1024
+"""No control message is larger; senders page, receivers reject. Half of NATS's default payload."""
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="delta", tag_field="kind"):
+    """`otela.v1.delta.<p>.<s>.<n>`: the owner announces or changes its session."""
+
+    signed: SignedClaim
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """`otela.v1.beat.<p>.<s>.<n>`: the session's own voice; 100 bytes at most.
+
+    Attributes:
+        incarnation: Of the claim that the owner last published: a registry that knows less asks.
+        running: Requests in the engine.
+        waiting: Requests queued in the engine.
+        kv_used: Share of KV memory in use, 0 to 1; negative when the engine does not say.
+    """
+
+    incarnation: int
+    running: int = 0
+    waiting: int = 0
+    kv_used: float = -1.0
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
+    """`otela.v1.probe.<p>.<s>.<n>`: answer with `ProbeReply` on the reply subject."""
+
+    sequence: int
+
+
+class ProbeReply(msgspec.Struct, frozen=True, kw_only=True, tag="probe_reply", tag_field="kind"):
+    """The owner's answer; carries its claim, so that a probe also repairs a lost delta."""
+
+    sequence: int
+    signed: SignedClaim
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag="verdict", tag_field="kind"):
+    """`otela.v1.verdict.<p>.<s>.<n>`: the registries' part of a record, and who says so.
+
+    The owner that finds `suspected` or `witnesses_of` at its incarnation, and lives, refutes by
+    claiming under a greater one.
+    """
+
+    registry: str
+    session: SessionId
+    verdict: Lifecycle = Lifecycle.JOINING
+    ended_at_ms: int = 0
+    suspected: int = 0
+    witnesses_of: int = 0
+    witnesses: tuple[str, ...] = ()
+
+
+class PageAsk(msgspec.Struct, frozen=True, kw_only=True, tag="page_ask", tag_field="kind"):
+    """`otela.v1.snapshot`: the records after *after*, in order of session id."""
+
+    after: SessionId = SessionId("")
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True, tag="page", tag_field="kind"):
+    """A page of a snapshot; `more` tells whether another follows."""
+
+    registry: str
+    records: tuple[SessionRecord, ...] = ()
+    more: bool = False
+
+
+class DigestAsk(msgspec.Struct, frozen=True, kw_only=True, tag="digest_ask", tag_field="kind"):
+    """Hashes of what the asker holds below *prefix*, one for each child bucket.
+
+    `otela.v1.gossip.<registry>` between registries, `otela.v1.snapshot` from routers and placers.
+    The map is a trie over a hash of the session id with `FANOUT` children a level (see
+    `core/session_map.py`): the size of a digest does not depend on the size of the map.
+    """
+
+    asker: str
+    prefix: bytes = b""
+    hashes: tuple[int, ...] = ()
+
+
+class Leaves(msgspec.Struct, frozen=True, kw_only=True, tag="leaves", tag_field="kind"):
+    """Session ids and record hashes below *prefix*: small enough to name one by one."""
+
+    asker: str
+    prefix: bytes = b""
+    hashes: dict[SessionId, int] = {}
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field="kind"):
+    """What the asker lacks or holds differently, and where to look further.
+
+    Attributes:
+        records: For the asker to merge.
+        descend: Prefixes whose digests differ and that hold too many records to send.
+        wanted: Sessions that the answerer lacks or holds differently.
+    """
+
+    registry: str
+    records: tuple[SessionRecord, ...] = ()
+    descend: tuple[bytes, ...] = ()
+    wanted: tuple[SessionId, ...] = ()
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_field="kind"):
+    """Records sent because the other side wants them; needs no answer."""
+
+    sender: str
+    records: tuple[SessionRecord, ...] = ()
+
+
+SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves
+Gossip: TypeAlias = DigestAsk | Leaves | Repair | Records
+
+MessageT = TypeVar("MessageT")
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class Reader(Generic[MessageT]):
+    """Reads one kind of message, or says in one way what is wrong with the bytes."""
+
+    def __init__(self, form: object) -> None:
+        self._decode = msgspec.msgpack.Decoder(form).decode
+
+    def __call__(self, payload: bytes) -> MessageT:
+        """Return the message in *payload*.
+
+        Raises:
+            WireError: Too large, not msgpack, or no message that belongs here.
+        """
+        if len(payload) > CONTROL_BYTES_MAX:
+            raise WireError(f"a control message of {len(payload)} bytes is too large")
+        try:
+            message: MessageT = self._decode(payload)
+        except msgspec.DecodeError as error:
+            raise WireError(str(error)) from error
+        return message
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Return the bytes of a control message."""
+    return _ENCODER.encode(message)
+
+
+read_delta: Final = Reader[Delta](Delta)
+read_beat: Final = Reader[Beat](Beat)
+read_probe: Final = Reader[Probe](Probe)
+read_probe_reply: Final = Reader[ProbeReply](ProbeReply)
+read_verdict: Final = Reader[Verdict](Verdict)
+read_snapshot_ask: Final = Reader[SnapshotAsk](SnapshotAsk)
+read_page: Final = Reader[Page](Page)
+read_repair: Final = Reader[Repair](Repair)
+read_gossip: Final = Reader[Gossip](Gossip)

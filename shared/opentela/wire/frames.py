@@ -1,0 +1,262 @@
+"""Frames of the data plane: one HTTP exchange between a router and a session.
+
+A frame is a 9-byte prefix (kind, stream) and its own part; what is bytes in HTTP stays bytes, and
+what is structured is a msgpack array that newer peers may lengthen::
+
+    kind u8 | stream u64 big-endian | part
+
+    Open    u32 length of meta | meta [method, path, headers, more, credit, deadline_s, trace] | body
+    Body    more u8 | body                      Head   u16 status | [headers]
+    Credit  u32 bytes                           Data   u32 seq | bytes (empty: still alive)
+    Cancel  reason                              End    u32 seq | [timings]
+                                                Fail   [kind, definite, retryable, message]
+
+Router to session: Open, Body, Credit, Cancel. Session to router: Head, Data, End, Fail, Credit.
+The first frame of either kind from the session acknowledges the Open; `Credit` is sent for that
+when nothing else is ready. A small prefix instead of NATS headers keeps a frame at one read of
+the server's fast path.
+"""
+
+import struct
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from opentela.core.errors import WireError
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+PART_BYTES: Final = 64 * 1024
+"""Largest body or data part of one frame: a small frame never waits behind more than this."""
+WINDOW_BYTES: Final = 256 * 1024
+"""Bytes that may be under way unacknowledged, each direction: larger windows delayed small
+messages in proportion and carried hardly more."""
+
+
+class FailKind(StrEnum):
+    """Why a stream failed; decides what the client is told and what the router does next."""
+
+    REFUSED = "refused"  # the session takes no new work (draining, not serving, full)
+    ENGINE_UNREACHABLE = "engine_unreachable"  # no connection to the engine was made
+    ENGINE_LOST = "engine_lost"  # the engine's connection broke in mid-answer
+    ENGINE_PROTOCOL = "engine_protocol"  # the engine's answer is no HTTP
+    TOO_LARGE = "too_large"  # the body exceeds the session's limit
+    DEADLINE = "deadline"  # the deadline of the Open passed
+    CANCELLED = "cancelled"  # the router asked for it
+    PROTOCOL = "protocol"  # a frame that does not fit the stream's state, or a gap
+    UNKNOWN = "unknown"  # a kind of a newer peer
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "FailKind":
+        return cls.UNKNOWN
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Starts a stream; *more* says whether `Body` frames follow."""
+
+    stream: int
+    method: str
+    path: str
+    headers: Headers
+    body: bytes = b""
+    more: bool = False
+    credit: int = WINDOW_BYTES
+    deadline_s: float = 0.0
+    trace: str = ""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A further part of the request's body."""
+
+    stream: int
+    body: bytes
+    more: bool
+
+
+class Credit(msgspec.Struct, frozen=True):
+    """The receiver of data has room for *size* more bytes; 0 only acknowledges."""
+
+    stream: int
+    size: int
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The router no longer wants the answer."""
+
+    stream: int
+    reason: str
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The engine's status and headers, hop-by-hop headers removed."""
+
+    stream: int
+    status: int
+    headers: Headers
+
+
+class Data(msgspec.Struct, frozen=True):
+    """A part of the answer; *seq* counts from 0, and a gap fails the stream."""
+
+    stream: int
+    seq: int
+    data: bytes
+
+
+class Timings(msgspec.Struct, frozen=True, array_like=True):
+    """Seconds since the Open arrived, measured at the session."""
+
+    engine_connected_s: float = 0.0
+    head_s: float = 0.0
+    end_s: float = 0.0
+
+
+class End(msgspec.Struct, frozen=True):
+    """The answer is complete."""
+
+    stream: int
+    seq: int
+    timings: Timings = Timings()
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The answer will not come, or not wholly.
+
+    Attributes:
+        definite: The engine surely did not begin, so that trying elsewhere repeats nothing.
+        retryable: Another session may do better.
+    """
+
+    stream: int
+    kind: FailKind
+    definite: bool
+    retryable: bool
+    message: str = ""
+
+
+Frame: TypeAlias = Open | Body | Credit | Cancel | Head | Data | End | Fail
+
+_PREFIX: Final = struct.Struct("!BQ")
+_OPEN: Final = struct.Struct("!BQI")
+_BODY: Final = struct.Struct("!BQ?")
+_U32: Final = struct.Struct("!BQI")
+_U16: Final = struct.Struct("!BQH")
+
+
+class _Kind:
+    OPEN, BODY, CREDIT, CANCEL, HEAD, DATA, END, FAIL = range(1, 9)
+
+
+class _OpenMeta(msgspec.Struct, frozen=True, array_like=True):
+    method: str
+    path: str
+    headers: Headers
+    more: bool = False
+    credit: int = WINDOW_BYTES
+    deadline_s: float = 0.0
+    trace: str = ""
+
+
+class _EndPart(msgspec.Struct, frozen=True, array_like=True):
+    timings: Timings = Timings()
+
+
+class _FailPart(msgspec.Struct, frozen=True, array_like=True):
+    kind: str
+    definite: bool
+    retryable: bool
+    message: str = ""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_open_meta: Final = msgspec.msgpack.Decoder(_OpenMeta).decode
+_headers: Final = msgspec.msgpack.Decoder(Headers).decode
+_end_part: Final = msgspec.msgpack.Decoder(_EndPart).decode
+_fail_part: Final = msgspec.msgpack.Decoder(_FailPart).decode
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of *frame*."""
+    return _ENCODERS[type(frame)](frame)
+
+
+def decode(payload: bytes) -> Frame:
+    """Return the frame in *payload*.
+
+    Raises:
+        WireError: Shorter than its parts, an unknown kind, or structure that is not ours.
+    """
+    try:
+        kind, stream = _PREFIX.unpack_from(payload)
+        return _DECODERS[kind](stream, payload)
+    except KeyError as error:
+        raise WireError(f"unknown kind of frame {error}") from error
+    except (struct.error, msgspec.DecodeError, ValueError) as error:
+        raise WireError(f"not a frame: {error}") from error
+
+
+def _encode_open(frame: Open) -> bytes:
+    meta = _encode(
+        _OpenMeta(
+            frame.method,
+            frame.path,
+            frame.headers,
+            frame.more,
+            frame.credit,
+            frame.deadline_s,
+            frame.trace,
+        )
+    )
+    return b"".join((_OPEN.pack(_Kind.OPEN, frame.stream, len(meta)), meta, frame.body))
+
+
+def _decode_open(stream: int, payload: bytes) -> Open:
+    _, _, length = _OPEN.unpack_from(payload)
+    body_at = _OPEN.size + length
+    if body_at > len(payload):
+        raise WireError("an Open is shorter than its meta")
+    meta = _open_meta(payload[_OPEN.size : body_at])
+    return Open(
+        stream,
+        meta.method,
+        meta.path,
+        meta.headers,
+        payload[body_at:],
+        meta.more,
+        meta.credit,
+        meta.deadline_s,
+        meta.trace,
+    )
+
+
+def _decode_fail(stream: int, payload: bytes) -> Fail:
+    part = _fail_part(payload[_PREFIX.size :])
+    return Fail(stream, FailKind(part.kind), part.definite, part.retryable, part.message)
+
+
+_ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
+    Open: _encode_open,
+    Body: lambda f: _BODY.pack(_Kind.BODY, f.stream, f.more) + f.body,
+    Credit: lambda f: _U32.pack(_Kind.CREDIT, f.stream, f.size),
+    Cancel: lambda f: _PREFIX.pack(_Kind.CANCEL, f.stream) + f.reason.encode(),
+    Head: lambda f: _U16.pack(_Kind.HEAD, f.stream, f.status) + _encode(f.headers),
+    Data: lambda f: _U32.pack(_Kind.DATA, f.stream, f.seq) + f.data,
+    End: lambda f: _U32.pack(_Kind.END, f.stream, f.seq) + _encode(_EndPart(f.timings)),
+    Fail: lambda f: (
+        _PREFIX.pack(_Kind.FAIL, f.stream)
+        + _encode(_FailPart(f.kind, f.definite, f.retryable, f.message))
+    ),
+}
+
+_DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
+    _Kind.OPEN: _decode_open,
+    _Kind.BODY: lambda s, p: Body(s, p[_BODY.size :], _BODY.unpack_from(p)[2]),
+    _Kind.CREDIT: lambda s, p: Credit(s, _U32.unpack_from(p)[2]),
+    _Kind.CANCEL: lambda s, p: Cancel(s, p[_PREFIX.size :].decode()),
+    _Kind.HEAD: lambda s, p: Head(s, _U16.unpack_from(p)[2], _headers(p[_U16.size :])),
+    _Kind.DATA: lambda s, p: Data(s, _U32.unpack_from(p)[2], p[_U32.size :]),
+    _Kind.END: lambda s, p: End(s, _U32.unpack_from(p)[2], _end_part(p[_U32.size :]).timings),
+    _Kind.FAIL: _decode_fail,
+}
