@@ -1,0 +1,50 @@
+"""Subjects: one place, one shape, and nothing that could widen a fence."""
+
+import pytest
+
+from opentela.core.errors import WireError
+from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.wire import subjects
+from opentela.wire.subjects import SessionPath
+
+PATH = SessionPath(ProviderId("p"), SiteId("s"), SessionId("n"))
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        (subjects.delta(PATH), "otela.v1.delta.p.s.n"),
+        (subjects.beat(PATH), "otela.v1.beat.p.s.n"),
+        (subjects.probe(PATH), "otela.v1.probe.p.s.n"),
+        (subjects.verdict(PATH), "otela.v1.verdict.p.s.n"),
+        (subjects.data(PATH), "otela.v1.data.p.s.n"),
+        (subjects.event("LEFT", PATH), "otela.v1.events.LEFT.p.s.n"),
+        (subjects.gossip("r1"), "otela.v1.gossip.r1"),
+        (subjects.reply("edge", PATH.provider, "i1", "t"), "otela.v1.reply.edge.p.i1.t"),
+        (subjects.replies("edge", "i1"), "otela.v1.reply.edge.*.i1.*"),
+        (subjects.inbox("r1"), "otela.v1.inbox.r1"),
+    ],
+)
+def test_a_subject_is_spelled_as_published(built: str, expected: str) -> None:
+    """Other versions and other languages rely on these very strings."""
+    assert built == expected
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", "*", ">", "a b", "a\tb", "a\r\nPUB x 0"])
+def test_a_token_that_means_something_to_the_server_is_refused(bad: str) -> None:
+    """No id can add a level, a wildcard or a protocol line to a subject."""
+    with pytest.raises(WireError, match="not one subject token"):
+        subjects.token(bad)
+
+
+def test_the_session_of_a_subject_is_read_back() -> None:
+    """Receivers learn from the subject who the server let through."""
+    for subject in (subjects.data(PATH), subjects.event("LEFT", PATH)):
+        assert subjects.path_of(subject) == PATH
+
+
+@pytest.mark.parametrize("short", ["", "otela.v1.delta.p.s", "otela.v1.snapshot"])
+def test_a_subject_without_a_session_is_refused(short: str) -> None:
+    """A path is never made of the words before it."""
+    with pytest.raises(WireError, match="names no session"):
+        subjects.path_of(short)
