@@ -1,0 +1,148 @@
+"""How every process of ours begins, is told to stop, and ends.
+
+`run` owns the event loop, the signals and what is printed about a failure; a service is one
+coroutine that gets a `Lifecycle` and returns when it is done.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import uvloop
+
+from opentela.core.errors import OtelaError
+from opentela.telemetry import log as logs
+from opentela.telemetry.config import LogConfig
+from opentela.telemetry.health import HealthPage
+
+log: Final = logs.get_logger()
+
+_SIGNALLED: Final = 128
+"""Shells report a process that a signal ended as 128 and the signal's number."""
+HASTE_S: Final = 3.0
+"""After a second signal, clean-up has this long before the process is ended under it."""
+
+
+class SystemClock:
+    """The clocks of this host."""
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Return Unix seconds."""
+        return time.time()
+
+
+class Lifecycle:
+    """What a running service and its surroundings tell each other.
+
+    Attributes:
+        stopping: Set when the service was asked to end: finish what runs, then return.
+        health: The health page; not listening before `health.open(config)`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stopping = asyncio.Event()
+        self.health = HealthPage(name)
+
+    def ready(self, flag: bool, reason: str = "") -> None:  # noqa: FBT001 - reads as a fact
+        """State whether the service takes work; shown by `/readyz`."""
+        self.health.set_ready(flag, reason)
+
+
+Main = Callable[[Lifecycle], Awaitable[None]]
+
+
+def run(main: Main, *, name: str, log_config: LogConfig | None = None) -> None:
+    """Run *main* until it returns; the first SIGTERM or SIGINT asks it to, the second ends it.
+
+    Raises:
+        SystemExit: *main* failed as `OtelaError`s do: one line was printed, and this is the code.
+    """
+    logs.configure(service=name, config=log_config or LogConfig())
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            signalled = runner.run(_supervised(main, name))
+    except BaseException as error:
+        code = explain(error, name)
+        if code is None:
+            raise
+        raise SystemExit(code) from None
+    if signalled:
+        raise SystemExit(signalled)
+
+
+async def _supervised(main: Main, name: str) -> int:
+    """Return 0, or what to exit with when a second signal cut *main* short."""
+    lifecycle = Lifecycle(name)
+    task = asyncio.ensure_future(main(lifecycle))
+    haste = 0
+
+    def on_signal(number: int) -> None:
+        nonlocal haste
+        if not lifecycle.stopping.is_set():
+            log.info("stop_requested", signal=signal.Signals(number).name)
+            lifecycle.stopping.set()
+        elif not haste:
+            haste = _SIGNALLED + number
+            log.warning("stop_forced", signal=signal.Signals(number).name)
+            task.cancel()
+            loop.call_later(HASTE_S, os._exit, haste)
+        else:
+            os._exit(haste)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not haste:
+            raise
+    finally:
+        lifecycle.ready(flag=False, reason="stopped")
+        await lifecycle.health.close()
+    return haste
+
+
+def explain(error: BaseException, name: str) -> int | None:
+    """Print what *error* means to people; return the exit code, or None if it is a bug."""
+    leaves = _leaves(error)
+    expected = [leaf for leaf in leaves if isinstance(leaf, OtelaError)]
+    if len(expected) == len(leaves):
+        for line in dict.fromkeys(leaf.line() for leaf in expected):
+            sys.stderr.write(f"{_title(name)}: {line}\n")
+        return max(leaf.exit_code for leaf in expected)
+    if all(isinstance(leaf, BrokenPipeError) for leaf in leaves) and _reader_left():
+        # Python flushes stdout once more at exit; let that go nowhere instead of complaining.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return None
+
+
+def _title(name: str) -> str:
+    return name if name.startswith("otela") else f"otela {name}"
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _reader_left() -> bool:
+    """Return whether whoever read our stdout has gone, as `head` does."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError):
+        return False
+    return any(events & select.POLLERR for _, events in poll.poll(0))

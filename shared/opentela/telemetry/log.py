@@ -1,0 +1,100 @@
+"""Structured logs on stderr: JSON for machines, coloured text on a terminal.
+
+An event is a constant in snake_case, past tense, and stands in `docs/log-events.md`. Values are
+keyword arguments. No prompt or answer is ever logged.
+"""
+
+import logging
+import sys
+from typing import Final, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from opentela.telemetry.config import LogConfig
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def get_logger() -> FilteringBoundLogger:
+    """Return the logger of this process; usable at import time, configured later."""
+    logger: FilteringBoundLogger = structlog.get_logger()
+    return logger
+
+
+def configure(
+    *, service: str, config: LogConfig | None = None, stream: TextIO | None = None
+) -> None:
+    """Write every event of this process to *stream* (stderr), each marked with *service*."""
+    out = sys.stderr if stream is None else stream
+    config = config or LogConfig()
+    as_text = config.form == "text" or (config.form == "auto" and out.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            _mark(service),
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            *_rendering(as_text=as_text, colors=out.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=True,
+    )
+    _adopt_libraries()
+
+
+def _rendering(*, as_text: bool, colors: bool) -> list[Processor]:
+    if as_text:
+        return [structlog.dev.ConsoleRenderer(colors=colors)]
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(serializer=_to_json),
+    ]
+
+
+def _to_json(event: EventDict, **_options: object) -> str:
+    first = {key: event.pop(key) for key in ("timestamp", "level", "service", "event")}
+    return msgspec.json.encode(first | event, enc_hook=repr).decode()
+
+
+def _mark(service: str) -> Processor:
+    def mark(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = service
+        return event
+
+    return mark
+
+
+class _LibraryHandler(logging.Handler):
+    """What libraries say through `logging` becomes one event among ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Formatting cannot be trusted to succeed: the arguments are foreign.
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError) as error:
+            message = f"{record.msg!r} ({error})"
+        get_logger().log(
+            record.levelno,
+            "library_logged",
+            library=record.name,
+            message=message,
+            exc_info=record.exc_info or None,
+        )
+
+
+def _adopt_libraries() -> None:
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, _LibraryHandler):
+            return
+    root.addHandler(_LibraryHandler())
+    root.setLevel(logging.WARNING)
