@@ -1,0 +1,153 @@
+"""A mock engine that costs next to nothing: fixed answers from a raw protocol on uvloop.
+
+`python -m tests.bench.engine --port N [--announce FILE]` serves `/health`, `/v1/models` and
+`/v1/chat/completions` (unary and SSE, always the same sixteen tokens), so that what a benchmark
+sees beyond it is the path. It can run as the engine of a supervisor and is dialled directly on
+the same port for the baseline.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+from pathlib import Path
+from typing import Final, cast
+
+import uvloop
+
+MODEL: Final = "bench"
+TOKENS: Final = 16
+DELTA_INTERVAL_S: Final = 0.005
+_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_STREAM: Final = re.compile(rb'"stream" *: *true')
+_WORDS: Final = tuple(f"tok{index} " for index in range(TOKENS))
+_USAGE: Final = {"prompt_tokens": 24, "completion_tokens": TOKENS, "total_tokens": 24 + TOKENS}
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _answer(status: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def _completion(**choice: object) -> dict[str, object]:
+    return {"id": "chatcmpl-bench", "created": 1_700_000_000, "model": MODEL, "choices": [choice]}
+
+
+def _event(body: bytes) -> bytes:
+    data = b"data: " + body + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _delta(word: str, finish: str | None) -> bytes:
+    choice = _completion(index=0, delta={"content": word}, finish_reason=finish)
+    return _event(_json({**choice, "object": "chat.completion.chunk"}))
+
+
+_UNARY: Final = _answer(
+    "200 OK",
+    _json(
+        {
+            **_completion(
+                index=0,
+                message={"role": "assistant", "content": "".join(_WORDS)},
+                finish_reason="stop",
+            ),
+            "object": "chat.completion",
+            "usage": _USAGE,
+        }
+    ),
+)
+_MODELS: Final = _answer(
+    "200 OK",
+    _json({"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 4096}]}),
+)
+_HEALTHY: Final = _answer("200 OK", b"{}")
+_UNKNOWN: Final = _answer("404 Not Found", b'{"error":{"message":"no such path"}}')
+_STREAM_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+_DELTAS: Final = tuple(
+    _delta(word, "stop" if index == TOKENS - 1 else None) for index, word in enumerate(_WORDS)
+)
+_STREAM_END: Final = _event(b"[DONE]") + b"0\r\n\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection; requests one after another, bodies with a Content-Length."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport: the base protocol has no other way to answer."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop what was being streamed."""
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each whole request in what has arrived."""
+        self._buffer += data
+        while (head_ends := self._buffer.find(b"\r\n\r\n")) >= 0:
+            length = _LENGTH.search(self._buffer, 0, head_ends)
+            ends = head_ends + 4 + (int(length[1]) if length else 0)
+            if len(self._buffer) < ends:
+                return
+            request, self._buffer = self._buffer[:ends], self._buffer[ends:]
+            self._serve(request, head_ends)
+
+    def _serve(self, request: bytes, head_ends: int) -> None:
+        path = request.split(b" ", 2)[1]
+        if path != b"/v1/chat/completions":
+            answers = {b"/v1/models": _MODELS, b"/health": _HEALTHY}
+            self._write(answers.get(path, _UNKNOWN))
+        elif _STREAM.search(request, head_ends):
+            self._write(_STREAM_HEAD + _DELTAS[0])
+            self._loop.call_later(DELTA_INTERVAL_S, self._next, 1)
+        else:
+            self._write(_UNARY)
+
+    def _next(self, index: int) -> None:
+        if index == TOKENS:
+            self._write(_STREAM_END)
+        elif self._transport is not None:
+            self._write(_DELTAS[index])
+            self._loop.call_later(DELTA_INTERVAL_S, self._next, index + 1)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+
+async def serve(host: str, port: int, announce: Path | None) -> None:
+    """Serve until the process ends; tell the port and pid in *announce*."""
+    server = await asyncio.get_running_loop().create_server(Connection, host, port)
+    if announce is not None:
+        bound = server.sockets[0].getsockname()[1]
+        fresh = announce.with_suffix(".new")
+        fresh.write_text(json.dumps({"port": bound, "pid": os.getpid()}))
+        fresh.replace(announce)
+    async with server:
+        await server.serve_forever()
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--announce", type=Path)
+    options = parser.parse_args()
+    uvloop.run(serve(options.host, options.port, options.announce))
+
+
+if __name__ == "__main__":
+    main()
