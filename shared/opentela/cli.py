@@ -3,14 +3,16 @@
 import importlib.metadata
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from opentela.core.errors import OtelaError
+from opentela.explain import explain
 
 GROUP: Final = "opentela.commands"
 _DISTRIBUTION: Final = "opentela"
+_INTERRUPTED: Final = 130
+"""What shells report for Ctrl-C."""
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Try it": {
@@ -47,8 +49,23 @@ class LazyGroup(click.Group):
         entry = _entry_points().get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = entry.load()
+        try:
+            command: click.Command = entry.load()
+        except ModuleNotFoundError as error:
+            raise _lacking(cmd_name, error) from error
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command; a failure that is no bug ends as one line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            code = explain(error, f"{ctx.command_path} {ctx.invoked_subcommand}")
+            if code is None:
+                raise
+            raise click.exceptions.Exit(code) from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the installed commands by what people come for."""
@@ -59,6 +76,15 @@ class LazyGroup(click.Group):
                 del rest[name]
             _section(formatter, title, rows)
         _section(formatter, "More", sorted(rest.items()))
+
+
+def _lacking(command: str, error: ModuleNotFoundError) -> Exception:
+    """Return what a missing module means: an extra that is not installed, or a bug."""
+    if error.name is None or error.name.partition(".")[0] == _DISTRIBUTION:
+        return error
+    return click.ClickException(
+        f"{command} needs {error.name}, which is not installed; run: pip install 'opentela[all]'"
+    )
 
 
 def _section(formatter: click.HelpFormatter, title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -82,21 +108,25 @@ def otela() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; exit 0 when it did, 1 when it failed, 2 when asked wrongly."""
-    name = "otela"
     try:
         code = otela.main(arguments, prog_name="otela", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
-    except click.Abort:
-        code = 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = error.exit_code
+    except click.UsageError as error:
+        name = error.ctx.command_path if error.ctx else "otela"
+        sys.stderr.write(f"{name}: {_one_line(error.format_message())}; see {name} --help\n")
+        code = error.exit_code
     except click.ClickException as error:
-        name = error.ctx.command_path if getattr(error, "ctx", None) else name
-        sys.stderr.write(f"{name}: {error.format_message()}; see {name} --help\n")
+        sys.stderr.write(f"otela: {_one_line(error.format_message())}\n")
         code = error.exit_code
-    except OtelaError as error:
-        sys.stderr.write(f"{name}: {error.line()}\n")
-        code = error.exit_code
+    except click.Abort:
+        code = _INTERRUPTED
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split()).removesuffix(".")
 
 
 if __name__ == "__main__":

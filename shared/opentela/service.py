@@ -6,16 +6,14 @@ coroutine that gets a `Lifecycle` and returns when it is done.
 
 import asyncio
 import os
-import select
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import uvloop
 
-from opentela.core.errors import OtelaError
+from opentela.explain import explain
 from opentela.telemetry import log as logs
 from opentela.telemetry.config import LogConfig
 from opentela.telemetry.health import HealthPage
@@ -111,38 +109,3 @@ async def _supervised(main: Main, name: str) -> int:
         lifecycle.ready(flag=False, reason="stopped")
         await lifecycle.health.close()
     return haste
-
-
-def explain(error: BaseException, name: str) -> int | None:
-    """Print what *error* means to people; return the exit code, or None if it is a bug."""
-    leaves = _leaves(error)
-    expected = [leaf for leaf in leaves if isinstance(leaf, OtelaError)]
-    if len(expected) == len(leaves):
-        for line in dict.fromkeys(leaf.line() for leaf in expected):
-            sys.stderr.write(f"{_title(name)}: {line}\n")
-        return max(leaf.exit_code for leaf in expected)
-    if all(isinstance(leaf, BrokenPipeError) for leaf in leaves) and _reader_left():
-        # Python flushes stdout once more at exit; let that go nowhere instead of complaining.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return None
-
-
-def _title(name: str) -> str:
-    return name if name.startswith("otela") else f"otela {name}"
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
-
-
-def _reader_left() -> bool:
-    """Return whether whoever read our stdout has gone, as `head` does."""
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-    except (OSError, ValueError):
-        return False
-    return any(events & select.POLLERR for _, events in poll.poll(0))

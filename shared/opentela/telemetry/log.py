@@ -61,8 +61,9 @@ def _rendering(*, as_text: bool, colors: bool) -> list[Processor]:
 
 
 def _to_json(event: EventDict, **_options: object) -> str:
-    first = {key: event.pop(key) for key in ("timestamp", "level", "service", "event")}
-    return msgspec.json.encode(first | event, enc_hook=repr).decode()
+    # People read these too: when, how bad, who and what come first.
+    ordered = {key: event.pop(key) for key in ("timestamp", "level", "service", "event")}
+    return msgspec.json.encode({**ordered, **event}, enc_hook=repr).decode()
 
 
 def _mark(service: str) -> Processor:
