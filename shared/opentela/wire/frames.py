@@ -5,16 +5,19 @@ what is structured is a msgpack array that newer peers may lengthen::
 
     kind u8 | stream u64 big-endian | part
 
-    Open    u32 length of meta | meta [method, path, headers, more, credit, deadline_s, trace] | body
-    Body    more u8 | body                      Head   u16 status | [headers]
-    Credit  u32 bytes                           Data   u32 seq | bytes (empty: still alive)
-    Cancel  reason                              End    u32 seq | [timings]
-                                                Fail   [kind, definite, retryable, message]
+    Open    u32 length of meta | meta | body    Head   u16 status | [headers]
+    Body    u32 seq | more u8 | body            Data   u32 seq | bytes (empty: still alive)
+    Credit  u64 total                           End    u32 seq | [timings]
+    Cancel  reason                              Fail   [kind, definite, retryable, message]
+
+    meta    [method, path, headers, more, credit, deadline_s, trace, length]
 
 Router to session: Open, Body, Credit, Cancel. Session to router: Head, Data, End, Fail, Credit.
-The first frame of either kind from the session acknowledges the Open; `Credit` is sent for that
-when nothing else is ready. A small prefix instead of NATS headers keeps a frame at one read of
-the server's fast path.
+The first frame of any kind from the session acknowledges the Open; `Credit` is sent for that
+when nothing else is ready. Credit counts from the start of the stream, so that one that is lost,
+repeated or late does no harm. Both ends speak when they have been silent: an empty `Data`, a
+repeated `Credit`. A small prefix instead of NATS headers keeps a frame at one read of the
+server's fast path.
 """
 
 import struct
@@ -46,6 +49,10 @@ class FailKind(StrEnum):
     DEADLINE = "deadline"  # the deadline of the Open passed
     CANCELLED = "cancelled"  # the router asked for it
     PROTOCOL = "protocol"  # a frame that does not fit the stream's state, or a gap
+    NO_RESPONDERS = "no_responders"  # the mesh knows no such session
+    UNACKNOWLEDGED = "unacknowledged"  # the session did not answer the Open in time
+    SILENT = "silent"  # the other end of the stream went silent
+    MESH_LOST = "mesh_lost"  # this process lost its connection to the mesh
     UNKNOWN = "unknown"  # a kind of a newer peer
 
     @classmethod
@@ -54,7 +61,15 @@ class FailKind(StrEnum):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Starts a stream; *more* says whether `Body` frames follow."""
+    """Starts a stream.
+
+    Attributes:
+        body: The first part of the request's body.
+        more: `Body` frames follow.
+        credit: Bytes of data that may come before a `Credit` is sent.
+        deadline_s: From the arrival of this frame to the end of the answer; 0 for none.
+        length: Bytes of the whole body when *more*; 0 when unknown.
+    """
 
     stream: int
     method: str
@@ -65,21 +80,23 @@ class Open(msgspec.Struct, frozen=True):
     credit: int = WINDOW_BYTES
     deadline_s: float = 0.0
     trace: str = ""
+    length: int = 0
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A further part of the request's body."""
+    """A further part of the request's body; *seq* counts from 0, and a gap fails the stream."""
 
     stream: int
+    seq: int
     body: bytes
     more: bool
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """The receiver of data has room for *size* more bytes; 0 only acknowledges."""
+    """The other end may send *total* bytes, counted from the start; 0 only acknowledges."""
 
     stream: int
-    size: int
+    total: int
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -98,7 +115,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Data(msgspec.Struct, frozen=True):
-    """A part of the answer; *seq* counts from 0, and a gap fails the stream."""
+    """A part of the answer; *seq* counts from 0, and a gap fails the stream.
+
+    Empty data means that the session is alive; it bears the number of the part that comes next.
+    """
 
     stream: int
     seq: int
@@ -140,7 +160,8 @@ Frame: TypeAlias = Open | Body | Credit | Cancel | Head | Data | End | Fail
 
 _PREFIX: Final = struct.Struct("!BQ")
 _OPEN: Final = struct.Struct("!BQI")
-_BODY: Final = struct.Struct("!BQ?")
+_BODY: Final = struct.Struct("!BQI?")
+_U64: Final = struct.Struct("!BQQ")
 _U32: Final = struct.Struct("!BQI")
 _U16: Final = struct.Struct("!BQH")
 
@@ -157,6 +178,7 @@ class _OpenMeta(msgspec.Struct, frozen=True, array_like=True):
     credit: int = WINDOW_BYTES
     deadline_s: float = 0.0
     trace: str = ""
+    length: int = 0
 
 
 class _EndPart(msgspec.Struct, frozen=True, array_like=True):
@@ -207,6 +229,7 @@ def _encode_open(frame: Open) -> bytes:
             frame.credit,
             frame.deadline_s,
             frame.trace,
+            frame.length,
         )
     )
     return b"".join((_OPEN.pack(_Kind.OPEN, frame.stream, len(meta)), meta, frame.body))
@@ -228,7 +251,13 @@ def _decode_open(stream: int, payload: bytes) -> Open:
         meta.credit,
         meta.deadline_s,
         meta.trace,
+        meta.length,
     )
+
+
+def _decode_body(stream: int, payload: bytes) -> Body:
+    _, _, seq, more = _BODY.unpack_from(payload)
+    return Body(stream, seq, payload[_BODY.size :], more)
 
 
 def _decode_fail(stream: int, payload: bytes) -> Fail:
@@ -238,8 +267,8 @@ def _decode_fail(stream: int, payload: bytes) -> Fail:
 
 _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Open: _encode_open,
-    Body: lambda f: _BODY.pack(_Kind.BODY, f.stream, f.more) + f.body,
-    Credit: lambda f: _U32.pack(_Kind.CREDIT, f.stream, f.size),
+    Body: lambda f: _BODY.pack(_Kind.BODY, f.stream, f.seq, f.more) + f.body,
+    Credit: lambda f: _U64.pack(_Kind.CREDIT, f.stream, f.total),
     Cancel: lambda f: _PREFIX.pack(_Kind.CANCEL, f.stream) + f.reason.encode(),
     Head: lambda f: _U16.pack(_Kind.HEAD, f.stream, f.status) + _encode(f.headers),
     Data: lambda f: _U32.pack(_Kind.DATA, f.stream, f.seq) + f.data,
@@ -252,8 +281,8 @@ _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
 
 _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
     _Kind.OPEN: _decode_open,
-    _Kind.BODY: lambda s, p: Body(s, p[_BODY.size :], _BODY.unpack_from(p)[2]),
-    _Kind.CREDIT: lambda s, p: Credit(s, _U32.unpack_from(p)[2]),
+    _Kind.BODY: _decode_body,
+    _Kind.CREDIT: lambda s, p: Credit(s, _U64.unpack_from(p)[2]),
     _Kind.CANCEL: lambda s, p: Cancel(s, p[_PREFIX.size :].decode()),
     _Kind.HEAD: lambda s, p: Head(s, _U16.unpack_from(p)[2], _headers(p[_U16.size :])),
     _Kind.DATA: lambda s, p: Data(s, _U32.unpack_from(p)[2], p[_U32.size :]),
