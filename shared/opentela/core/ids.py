@@ -56,13 +56,18 @@ def born_at_ms(session: SessionId) -> int:
     return value >> _OWNER_BITS
 
 
+def is_name(value: str) -> bool:
+    """Return whether *value* may name a provider, site, node, registry or router."""
+    return _NAME.fullmatch(value) is not None
+
+
 def name(value: str, *, field: str) -> str:
     """Return *value* if it may name a provider, site, node, registry or router.
 
     Raises:
         ConfigError: It is not a lower-case name; the message names *field*.
     """
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise ConfigError(
             f"{field} = {value!r} is not a name",
             remedy="use 1 to 63 of a-z, 0-9, '-' and '_', starting with a letter or digit",

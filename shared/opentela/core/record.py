@@ -19,6 +19,8 @@ Join-semilattices as replicated types: Shapiro et al., "Conflict-free Replicated
 """
 
 from enum import IntEnum
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
@@ -28,6 +30,8 @@ from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
 
 CLAIM_BYTES_MAX = 32 * 1024
 """A claim larger than this is rejected: sixteen adapters and a long label set fit into 4 KiB."""
+_CLAIMS_CACHED_MAX: Final = 16_384
+"""Decoded claims kept by `claim_of`, some 2 KB each; beyond it a look-up costs 5 µs again."""
 
 
 class Lifecycle(IntEnum):
@@ -145,8 +149,43 @@ def read_claim(body: bytes) -> Claim:
     return claim
 
 
+@lru_cache(maxsize=_CLAIMS_CACHED_MAX)
+def _decoded(body: bytes) -> Claim:
+    return CLAIM_DECODER.decode(body)
+
+
+def claim_of(record: SessionRecord) -> Claim:
+    """Return what the owner says in *record*, decoded once."""
+    return _decoded(record.signed.body)
+
+
+def lifecycle_of(record: SessionRecord) -> Lifecycle:
+    """Return how far the session is, by the owner's word or the registries'."""
+    return max(claim_of(record).lifecycle, record.verdict)
+
+
+def is_suspected(record: SessionRecord) -> bool:
+    """Return whether a quorum of registries cannot reach the session and it has not refuted."""
+    return record.suspected >= claim_of(record).incarnation
+
+
+def is_routable(record: SessionRecord) -> bool:
+    """Return whether requests may be sent to the session."""
+    return lifecycle_of(record) is Lifecycle.SERVING and not is_suspected(record)
+
+
+def ended_at_ms(record: SessionRecord) -> int:
+    """Return when the session ended, 0 if it has not; never before its birth, whoever says so."""
+    if lifecycle_of(record) < Lifecycle.DOWN:
+        return 0
+    claim = claim_of(record)
+    return max(claim.born_at_ms, claim.ended_at_ms, record.ended_at_ms)
+
+
 def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
     """Return the join of two records of one session."""
+    if theirs == mine:
+        return mine
     signed = max(mine.signed, theirs.signed, key=_claim_order)
     witnesses_of = max(mine.witnesses_of, theirs.witnesses_of)
     witnesses = {
@@ -170,4 +209,4 @@ def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
 def _claim_order(signed: SignedClaim) -> tuple[int, bytes, bytes]:
     # An honest owner never signs two bodies under one incarnation; if one does, bytes decide
     # the same way everywhere.
-    return CLAIM_DECODER.decode(signed.body).incarnation, signed.body, signed.signature
+    return _decoded(signed.body).incarnation, signed.body, signed.signature

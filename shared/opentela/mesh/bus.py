@@ -1,11 +1,11 @@
 """What a control shell asks of the mesh; `NatsBus` is real, `MemoryBus` is its verified fake."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Message(NamedTuple):
-    """A message as it arrived."""
+    """A message as it arrived; an empty payload on a reply subject means "no responders"."""
 
     subject: str
     payload: bytes
@@ -29,8 +29,17 @@ class Subscription(Protocol):
 class Bus(Protocol):
     """Publish, subscribe and request over the mesh."""
 
-    async def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        reply: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Hand a message to the mesh; nothing is known of its arrival.
+
+        With *reply*, an empty message arrives there when nobody listens on *subject*.
 
         Raises:
             MeshUnavailableError: The bus is closed.

@@ -15,6 +15,9 @@ from opentela.core.record import Lifecycle, SessionRecord, SignedClaim
 
 CONTROL_BYTES_MAX: Final = 512 * 1024
 """No control message is larger; senders page, receivers reject. Half of NATS's default payload."""
+BEAT_EVERY_S: Final = 1.0
+"""How often a session beats. Death is noticed between one and one and a half of these later, and
+each costs a node some 140 B on the wire: 1 s keeps both under their targets of 2 s and 0.6 KB/s."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="delta", tag_field="kind"):
@@ -31,18 +34,27 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         running: Requests in the engine.
         waiting: Requests queued in the engine.
         kv_used: Share of KV memory in use, 0 to 1; negative when the engine does not say.
+        every_s: The next beat comes after this long; registries need no setting for it.
     """
 
     incarnation: int
     running: int = 0
     waiting: int = 0
     kv_used: float = -1.0
+    every_s: float = BEAT_EVERY_S
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
-    """`otela.v1.probe.<p>.<s>.<n>`: answer with `ProbeReply` on the reply subject."""
+    """`otela.v1.probe.<p>.<s>.<n>`: answer with `ProbeReply` on the reply subject.
+
+    Attributes:
+        sequence: Repeated in the answer.
+        suspected: Incarnation that somebody holds suspected. An owner that has claimed no greater
+            one refutes first: it claims again, publishes that, and answers with it.
+    """
 
     sequence: int
+    suspected: int = 0
 
 
 class ProbeReply(msgspec.Struct, frozen=True, kw_only=True, tag="probe_reply", tag_field="kind"):
@@ -55,8 +67,9 @@ class ProbeReply(msgspec.Struct, frozen=True, kw_only=True, tag="probe_reply", t
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag="verdict", tag_field="kind"):
     """`otela.v1.verdict.<p>.<s>.<n>`: the registries' part of a record, and who says so.
 
-    The owner that finds `suspected` or `witnesses_of` at its incarnation, and lives, refutes by
-    claiming under a greater one.
+    The owner that finds `suspected` or `witnesses_of` at its incarnation or above, and lives,
+    refutes by claiming under one greater than either. An owner that finds `LEFT` has lost this
+    session for good: if its engine lives, it joins as a new one.
     """
 
     registry: str
@@ -75,11 +88,19 @@ class PageAsk(msgspec.Struct, frozen=True, kw_only=True, tag="page_ask", tag_fie
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, tag="page", tag_field="kind"):
-    """A page of a snapshot; `more` tells whether another follows."""
+    """A page of a snapshot.
+
+    Attributes:
+        more: Whether another page follows.
+        cut_ms: The registry forgot what ended at or before this; Unix milliseconds.
+        horizon_ms: The latest birth among the forgotten: an older id that is not held has `LEFT`.
+    """
 
     registry: str
     records: tuple[SessionRecord, ...] = ()
     more: bool = False
+    cut_ms: int = 0
+    horizon_ms: int = 0
 
 
 class DigestAsk(msgspec.Struct, frozen=True, kw_only=True, tag="digest_ask", tag_field="kind"):
@@ -87,12 +108,17 @@ class DigestAsk(msgspec.Struct, frozen=True, kw_only=True, tag="digest_ask", tag
 
     `otela.v1.gossip.<registry>` between registries, `otela.v1.snapshot` from routers and placers.
     The map is a trie over a hash of the session id with `FANOUT` children a level (see
-    `core/session_map.py`): the size of a digest does not depend on the size of the map.
+    `core/digest.py`): the size of a digest does not depend on the size of the map.
+
+    Attributes:
+        prefix: Path of a bucket, one byte a level.
+        cut_ms: As in `Page`: the other side forgets as much, so that the two come to agree.
     """
 
     asker: str
     prefix: bytes = b""
     hashes: tuple[int, ...] = ()
+    cut_ms: int = 0
 
 
 class Leaves(msgspec.Struct, frozen=True, kw_only=True, tag="leaves", tag_field="kind"):
@@ -110,12 +136,14 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field=
         records: For the asker to merge.
         descend: Prefixes whose digests differ and that hold too many records to send.
         wanted: Sessions that the answerer lacks or holds differently.
+        cut_ms: As in `Page`.
     """
 
     registry: str
     records: tuple[SessionRecord, ...] = ()
     descend: tuple[bytes, ...] = ()
     wanted: tuple[SessionId, ...] = ()
+    cut_ms: int = 0
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_field="kind"):
@@ -123,6 +151,12 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_fiel
 
     sender: str
     records: tuple[SessionRecord, ...] = ()
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_field="kind"):
+    """`otela.v1.registries`: a registry is there, once a gossip round."""
+
+    registry: str
 
 
 SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves
@@ -166,4 +200,5 @@ read_verdict: Final = Reader[Verdict](Verdict)
 read_snapshot_ask: Final = Reader[SnapshotAsk](SnapshotAsk)
 read_page: Final = Reader[Page](Page)
 read_repair: Final = Reader[Repair](Repair)
+read_presence: Final = Reader[Presence](Presence)
 read_gossip: Final = Reader[Gossip](Gossip)

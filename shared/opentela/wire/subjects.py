@@ -12,6 +12,8 @@ from opentela.core.ids import ProviderId, SessionId, SiteId
 ROOT: Final = "otela.v1"
 SNAPSHOT: Final = f"{ROOT}.snapshot"
 SNAPSHOT_QUEUE: Final = "registries"
+REGISTRIES: Final = f"{ROOT}.registries"
+"""Where registries tell each other that they are there: only they publish and subscribe."""
 USAGE: Final = f"{ROOT}.usage"
 
 ALL_DELTAS: Final = f"{ROOT}.delta.>"
