@@ -68,6 +68,7 @@ _MODELS: Final = _answer(
 )
 _HEALTHY: Final = _answer("200 OK", b"{}")
 _UNKNOWN: Final = _answer("404 Not Found", b'{"error":{"message":"no such path"}}')
+_UNSUPPORTED: Final = _answer("505 HTTP Version Not Supported", b"{}")
 _STREAM_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
@@ -105,8 +106,11 @@ class Connection(asyncio.Protocol):
             self._serve(request, head_ends)
 
     def _serve(self, request: bytes, head_ends: int) -> None:
-        path = request.split(b" ", 2)[1]
-        if path != b"/v1/chat/completions":
+        _, _, target = request.partition(b" ")
+        path, _, rest = target.partition(b" ")
+        if not rest.startswith(b"HTTP/1."):
+            self._write(_UNSUPPORTED)  # some routers first try HTTP/2
+        elif path != b"/v1/chat/completions":
             answers = {b"/v1/models": _MODELS, b"/health": _HEALTHY}
             self._write(answers.get(path, _UNKNOWN))
         elif _STREAM.search(request, head_ends):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -137,6 +138,13 @@ class Process:
         except subprocess.TimeoutExpired:
             self.kill()
         signal_all([pid for pid in pids if is_running(pid)], signal.SIGKILL)
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago, for programs that cannot choose one themselves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def signal_all(pids: Sequence[int], sig: signal.Signals) -> None:
