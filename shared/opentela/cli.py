@@ -1,5 +1,6 @@
 """The command `otela`: finds its subcommands by entry point and imports only the one that runs."""
 
+import difflib
 import importlib.metadata
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,16 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as error:
             raise _lacking(cmd_name, error) from error
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was asked for; one that is nearly right is suggested."""
+        if args and args[0] not in (known := self.list_commands(ctx)):
+            close = difflib.get_close_matches(args[0], known, n=1)
+            hint = f". Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command; a failure that is no bug ends as one line and an exit code."""

@@ -106,6 +106,7 @@ async def _supervised(main: Main, name: str) -> int:
         if not haste:
             raise
     finally:
-        lifecycle.ready(flag=False, reason="stopped")
+        if lifecycle.health.is_ready:
+            lifecycle.ready(flag=False, reason="stopped")
         await lifecycle.health.close()
     return haste

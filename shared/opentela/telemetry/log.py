@@ -46,7 +46,8 @@ def configure(
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
         logger_factory=structlog.WriteLoggerFactory(file=out),
-        cache_logger_on_first_use=True,
+        # Loggers made at import time must still be seen by `capture_logs` in tests.
+        cache_logger_on_first_use=False,
     )
     _adopt_libraries()
 
@@ -78,16 +79,11 @@ class _LibraryHandler(logging.Handler):
     """What libraries say through `logging` becomes one event among ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Formatting cannot be trusted to succeed: the arguments are foreign.
-        try:
-            message = record.getMessage()
-        except (TypeError, ValueError) as error:
-            message = f"{record.msg!r} ({error})"
         get_logger().log(
             record.levelno,
             "library_logged",
             library=record.name,
-            message=message,
+            message=record.getMessage(),
             exc_info=record.exc_info or None,
         )
 

@@ -1,0 +1,79 @@
+"""Logs: one JSON object a line for machines, text for people."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import structlog
+
+from opentela.telemetry import log
+from opentela.telemetry.config import LogConfig
+
+
+@pytest.fixture(autouse=True)
+def _unconfigured() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines(out: io.StringIO) -> list[dict[str, object]]:
+    return [msgspec.json.decode(line) for line in out.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_object() -> None:
+    """Who reads logs by machine finds every value under its key."""
+    out = io.StringIO()
+    log.configure(service="router", stream=out)
+    log.get_logger().info("readiness_changed", ready=True)
+    (event,) = lines(out)
+    assert list(event) == ["timestamp", "level", "service", "event", "ready"]
+    assert event["service"] == "router"
+    assert event["level"] == "info"
+
+
+def test_less_severe_events_are_left_out() -> None:
+    """The level is a floor."""
+    out = io.StringIO()
+    log.configure(service="router", config=LogConfig(level="warning"), stream=out)
+    log.get_logger().info("readiness_changed")
+    log.get_logger().warning("stop_forced")
+    assert [event["event"] for event in lines(out)] == ["stop_forced"]
+
+
+def test_text_is_for_people() -> None:
+    """Asked for text, a line holds the event and its values without braces."""
+    out = io.StringIO()
+    log.configure(service="router", config=LogConfig(form="text"), stream=out)
+    log.get_logger().info("stop_requested", signal="SIGTERM")
+    assert "stop_requested" in out.getvalue()
+    assert "signal=SIGTERM" in out.getvalue()
+
+
+def test_what_libraries_log_becomes_an_event() -> None:
+    """A warning of a library is not lost and not of another form."""
+    out = io.StringIO()
+    log.configure(service="router", stream=out)
+    log.configure(service="router", stream=out)
+    logging.getLogger("nats.aio.client").warning("lost %s", "it")
+    (first,) = lines(out)
+    assert first["event"] == "library_logged"
+    assert first["library"] == "nats.aio.client"
+    assert first["message"] == "lost it"
+
+
+def test_a_failure_carries_its_traceback() -> None:
+    """An unexpected exception can be found from its log line."""
+    out = io.StringIO()
+    log.configure(service="router", stream=out)
+    try:
+        {}["x"]
+    except KeyError:
+        log.get_logger().exception("library_logged", value=object())
+    (event,) = lines(out)
+    assert "KeyError" in str(event["exception"])

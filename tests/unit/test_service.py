@@ -1,0 +1,173 @@
+"""How a process begins, is told to stop, and ends: seen from outside, on real processes."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from opentela import service
+
+PRELUDE = """
+import asyncio
+from opentela import service
+from opentela.core.errors import ConfigError, PortInUseError
+"""
+
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(body: str) -> "subprocess.Popen[str]":
+        lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+        source = f"{PRELUDE}\nasync def main(life):\n{lines}\nservice.run(main, name='router')\n"
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", source],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return running[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err
+
+
+def wait_until_ready(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+def test_a_service_that_returns_has_done_its_work(start: Start) -> None:
+    """No signal, no failure: exit 0."""
+    assert finish(start("life.ready(flag=True)"))[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_lets_the_service_finish(start: Start, number: signal.Signals) -> None:
+    """The service sees `stopping`, finishes what runs, and that is success."""
+    process = start("""
+print("ready", flush=True)
+await life.stopping.wait()
+print("drained", flush=True)
+""")
+    wait_until_ready(process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "drained\n")
+    assert "stop_requested" in err
+
+
+def test_the_second_signal_ends_it_at_once(start: Start) -> None:
+    """A drain that takes too long is cut short; clean-up still runs."""
+    process = start("""
+print("ready", flush=True)
+await life.stopping.wait()
+print("ready", flush=True)
+try:
+    await asyncio.Event().wait()
+finally:
+    print("cleaned up", flush=True)
+""")
+    wait_until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    wait_until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (128 + signal.SIGTERM, "cleaned up\n")
+
+
+def test_clean_up_that_hangs_is_ended_too(start: Start) -> None:
+    """Two signals always end a process, whatever its clean-up does."""
+    process = start("""
+print("ready", flush=True)
+await life.stopping.wait()
+print("ready", flush=True)
+while True:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        print("ready", flush=True)
+""")
+    wait_until_ready(process)
+    process.send_signal(signal.SIGINT)
+    wait_until_ready(process)
+    process.send_signal(signal.SIGINT)
+    wait_until_ready(process)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 128 + signal.SIGINT
+
+
+def test_an_expected_failure_is_one_line(start: Start) -> None:
+    """Out of a task group comes the fault and its remedy, without a traceback."""
+    code, err = finish(
+        start("""
+async def fail():
+    raise PortInUseError("127.0.0.1:80 is taken", remedy="choose another")
+async with asyncio.TaskGroup() as group:
+    group.create_task(fail())
+""")
+    )
+    assert code == 1
+    assert err.splitlines()[-1] == "otela router: 127.0.0.1:80 is taken; choose another"
+    assert "Traceback" not in err
+
+
+def test_a_mistake_of_the_caller_exits_with_2(start: Start) -> None:
+    """Wrong configuration can be told from bad luck by the exit code."""
+    code, err = finish(start("raise ConfigError('queue.depth_max = 0')"))
+    assert (code, err) == (2, "otela router: queue.depth_max = 0\n")
+
+
+def test_a_bug_keeps_its_traceback(start: Start) -> None:
+    """What nobody expected is shown whole, even beside an expected failure."""
+    code, err = finish(
+        start("""
+async def fail():
+    raise PortInUseError("taken")
+async def bug():
+    raise KeyError("impossible")
+async with asyncio.TaskGroup() as group:
+    group.create_task(fail())
+    group.create_task(bug())
+""")
+    )
+    assert code == 1
+    assert "Traceback" in err
+    assert "KeyError: 'impossible'" in err
+
+
+def test_output_that_nobody_reads_ends_quietly(start: Start) -> None:
+    """`otela events | head -1` prints one event and no complaint."""
+    process = start("""
+print("ready", flush=True)
+while True:
+    print("more", flush=True)
+""")
+    wait_until_ready(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    assert process.wait(timeout=30) == 1
+    assert "Traceback" not in err
+
+
+def test_the_clocks_are_those_of_the_host() -> None:
+    """Monotonic time goes up and wall time is after 2020."""
+    clock = service.SystemClock()
+    assert clock.now() <= clock.now()
+    assert clock.wall() > 1.5e9
