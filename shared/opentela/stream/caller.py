@@ -1,0 +1,286 @@
+"""The router's half of a stream: sends a request, and vouches for what comes back.
+
+::
+
+    NEW ──Begin──▶ OPENING ──first frame──▶ ACKNOWLEDGED ──End, Fail, Withdraw, any fault──▶ ENDED
+
+An answer is complete only when its head, every part and its `End` came in order. Whatever is
+missing ends the stream with exactly one `Fail`, and the session is told to stop. What comes late,
+twice or after the end changes nothing.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ClassVar
+
+import msgspec
+
+from opentela.stream.events import (
+    ACKNOWLEDGED,
+    Begin,
+    CallerAction,
+    CallerEvent,
+    CarrierLost,
+    Consumed,
+    NoResponders,
+    Tick,
+    Withdraw,
+)
+from opentela.stream.failures import failure
+from opentela.stream.window import ReceiveWindow, SendWindow
+from opentela.wire.frames import (
+    PART_BYTES,
+    WINDOW_BYTES,
+    Body,
+    Cancel,
+    Credit,
+    Data,
+    End,
+    Fail,
+    FailKind,
+    Head,
+    Headers,
+    Open,
+)
+
+
+class CallerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Time-outs of the router's half.
+
+    Attributes:
+        ack_timeout_s: Without any frame for so long after the Open the session is taken as gone;
+            two round trips of a slow site and a busy loop fit. More delays the retry.
+        idle_timeout_s: Without any frame for so long the stream has failed; sessions that live
+            speak every second. Less fails streams of starved nodes.
+        keepalive_s: The session hears from the router at least this often, and stops the engine
+            when it does not.
+        window_bytes: Bytes of an answer under way that the client has not taken.
+    """
+
+    ack_timeout_s: float = 0.5
+    idle_timeout_s: float = 5.0
+    keepalive_s: float = 5.0
+    window_bytes: int = WINDOW_BYTES
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine is to be asked; *deadline_s* counts from `Begin`, 0 for none."""
+
+    method: str
+    path: str
+    headers: Headers
+    body: bytes = b""
+    deadline_s: float = 0.0
+    trace: str = ""
+
+
+class _State(IntEnum):
+    NEW = 0
+    OPENING = 1
+    ACKNOWLEDGED = 2
+    ENDED = 3
+
+
+class Caller:
+    """One stream as the router sees it."""
+
+    __slots__ = (
+        "_body_seq",
+        "_data_seq",
+        "_deadline_at",
+        "_has_head",
+        "_heard_at",
+        "_request",
+        "_send",
+        "_settings",
+        "_spoke_at",
+        "_state",
+        "_window",
+        "stream",
+    )
+
+    def __init__(self, stream: int, request: Request, settings: CallerSettings) -> None:
+        self.stream = stream
+        self._request = request
+        self._settings = settings
+        self._state = _State.NEW
+        self._deadline_at = 0.0
+        self._heard_at = 0.0
+        self._spoke_at = 0.0
+        self._has_head = False
+        self._body_seq = 0
+        self._data_seq = 0
+        self._send = SendWindow()
+        self._window = ReceiveWindow(settings.window_bytes)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the stream is over; nothing more will be asked for it."""
+        return self._state is _State.ENDED
+
+    def next_deadline(self) -> float | None:
+        """Return when a `Tick` is due next; None when none is."""
+        if self._state is _State.OPENING:
+            due = self._heard_at + self._settings.ack_timeout_s
+        elif self._state is _State.ACKNOWLEDGED:
+            due = min(
+                self._heard_at + self._settings.idle_timeout_s,
+                self._spoke_at + self._settings.keepalive_s,
+            )
+        else:
+            return None
+        return min(due, self._deadline_at) if self._deadline_at else due
+
+    def step(self, now: float, event: CallerEvent) -> list[CallerAction]:
+        """Take one event; return what to send and what to tell, in order."""
+        if self._state is _State.ENDED:
+            return []
+        handle = self._HANDLERS.get(type(event))
+        return handle(self, now, event) if handle else []
+
+    def _begin(self, now: float, _: Begin) -> list[CallerAction]:
+        assert self._state is _State.NEW
+        request, size = self._request, len(self._request.body)
+        first = min(size, PART_BYTES)
+        self._state = _State.OPENING
+        self._heard_at = self._spoke_at = now
+        self._deadline_at = now + request.deadline_s if request.deadline_s else 0.0
+        # The first part goes without being asked for; credit counts it all the same.
+        self._send.grant(first)
+        self._send.send(first)
+        return [
+            Open(
+                self.stream,
+                request.method,
+                request.path,
+                request.headers,
+                request.body if first == size else request.body[:first],
+                first < size,
+                self._window.granted,
+                request.deadline_s,
+                request.trace,
+                size if first < size else 0,
+            )
+        ]
+
+    def _hear(self, now: float) -> list[CallerAction]:
+        self._heard_at = now
+        if self._state is _State.OPENING:
+            self._state = _State.ACKNOWLEDGED
+            return [ACKNOWLEDGED]
+        return []
+
+    def _credit(self, now: float, frame: Credit) -> list[CallerAction]:
+        actions = self._hear(now)
+        self._send.grant(frame.total)
+        body, size = self._request.body, len(self._request.body)
+        while self._send.sent < size and self._send.room > 0:
+            at = self._send.sent
+            part = body[at : at + min(PART_BYTES, self._send.room)]
+            self._send.send(len(part))
+            actions.append(Body(self.stream, self._body_seq, part, self._send.sent < size))
+            self._body_seq += 1
+            self._spoke_at = now
+        return actions
+
+    def _head(self, now: float, frame: Head) -> list[CallerAction]:
+        actions = self._hear(now)
+        if not self._has_head:
+            self._has_head = True
+            actions.append(frame)
+        return actions
+
+    def _data(self, now: float, frame: Data) -> list[CallerAction]:
+        actions = self._hear(now)
+        if frame.seq < self._data_seq:
+            return actions
+        if frame.seq > self._data_seq:
+            return actions + self._break_off(f"part {self._data_seq} of the answer is missing")
+        if not frame.data:
+            return actions
+        if not self._has_head:
+            return actions + self._break_off("the head of the answer is missing")
+        if not self._window.receive(len(frame.data)):
+            return actions + self._break_off("the session sent more than its credit")
+        self._data_seq += 1
+        actions.append(frame)
+        return actions
+
+    def _end(self, now: float, frame: End) -> list[CallerAction]:
+        actions = self._hear(now)
+        if not self._has_head or frame.seq != self._data_seq:
+            return actions + self._break_off("the answer ended with parts missing")
+        self._state = _State.ENDED
+        actions.append(frame)
+        return actions
+
+    def _failed(self, now: float, frame: Fail) -> list[CallerAction]:
+        actions = self._hear(now)
+        self._state = _State.ENDED
+        actions.append(frame)
+        return actions
+
+    def _consumed(self, now: float, event: Consumed) -> list[CallerAction]:
+        if not self._window.consume(event.size):
+            return []
+        self._spoke_at = now
+        return [Credit(self.stream, self._window.granted)]
+
+    def _withdraw(self, _: float, event: Withdraw) -> list[CallerAction]:
+        told = self._state is not _State.NEW
+        self._state = _State.ENDED
+        return [Cancel(self.stream, event.reason)] if told else []
+
+    def _no_responders(self, _: float, __: NoResponders) -> list[CallerAction]:
+        # Until something comes back only the Open is out: it was the one that found nobody.
+        begun = self._state is _State.ACKNOWLEDGED and self._is_sent
+        self._state = _State.ENDED
+        return [self._failure(FailKind.NO_RESPONDERS, "the session is gone", begun=begun)]
+
+    def _carrier_lost(self, _: float, event: CarrierLost) -> list[CallerAction]:
+        begun = self._is_sent and not event.unsent
+        self._state = _State.ENDED
+        return [self._failure(FailKind.MESH_LOST, "lost the mesh", begun=begun)]
+
+    def _tick(self, now: float, _: Tick) -> list[CallerAction]:
+        settings = self._settings
+        if self._deadline_at and now >= self._deadline_at:
+            return self._give_up(FailKind.DEADLINE, "the deadline passed")
+        if self._state is _State.OPENING:
+            if now >= self._heard_at + settings.ack_timeout_s:
+                return self._give_up(FailKind.UNACKNOWLEDGED, "the session did not answer")
+        elif now >= self._heard_at + settings.idle_timeout_s:
+            return self._give_up(FailKind.SILENT, "the session went silent")
+        elif now >= self._spoke_at + settings.keepalive_s:
+            self._spoke_at = now
+            return [Credit(self.stream, self._window.granted)]
+        return []
+
+    def _break_off(self, message: str) -> list[CallerAction]:
+        return self._give_up(FailKind.PROTOCOL, message)
+
+    def _give_up(self, kind: FailKind, message: str) -> list[CallerAction]:
+        fail = self._failure(kind, message, begun=self._is_sent)
+        self._state = _State.ENDED
+        return [Cancel(self.stream, message), fail]
+
+    @property
+    def _is_sent(self) -> bool:
+        return self._send.sent == len(self._request.body)
+
+    def _failure(self, kind: FailKind, message: str, *, begun: bool) -> Fail:
+        return failure(self.stream, kind, message, may_have_begun=begun)
+
+    _HANDLERS: ClassVar[dict[type, Callable[..., list[CallerAction]]]] = {
+        Begin: _begin,
+        Head: _head,
+        Data: _data,
+        End: _end,
+        Fail: _failed,
+        Credit: _credit,
+        Consumed: _consumed,
+        Withdraw: _withdraw,
+        NoResponders: _no_responders,
+        CarrierLost: _carrier_lost,
+        Tick: _tick,
+    }

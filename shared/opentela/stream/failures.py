@@ -1,0 +1,31 @@
+"""Every failure of a stream says two things that decide what the router does next.
+
+*definite*: the engine surely did not begin. That is a fact of the moment, not of the kind: as long
+as the engine lacks a byte of the request it cannot have begun, whatever went wrong.
+*retryable*: another session may do better. That is a property of the kind, and stands here.
+"""
+
+from typing import Final
+
+from opentela.wire.frames import Fail, FailKind
+
+RETRYABLE: Final[dict[FailKind, bool]] = {
+    FailKind.REFUSED: True,
+    FailKind.ENGINE_UNREACHABLE: True,
+    FailKind.ENGINE_LOST: True,
+    FailKind.ENGINE_PROTOCOL: True,
+    FailKind.TOO_LARGE: False,  # limits are alike; the client must send less
+    FailKind.DEADLINE: False,  # no time is left for another
+    FailKind.CANCELLED: False,  # nobody waits any more
+    FailKind.PROTOCOL: True,
+    FailKind.NO_RESPONDERS: True,
+    FailKind.UNACKNOWLEDGED: True,
+    FailKind.SILENT: True,
+    FailKind.MESH_LOST: True,
+    FailKind.UNKNOWN: False,
+}
+
+
+def failure(stream: int, kind: FailKind, message: str = "", *, may_have_begun: bool) -> Fail:
+    """Return the failure of *stream* with both marks set."""
+    return Fail(stream, kind, not may_have_begun, RETRYABLE[kind], message)
