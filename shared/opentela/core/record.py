@@ -7,14 +7,15 @@ deltas ends in the same record everywhere:
 part            join                       written by
 ==============  =========================  ==========================================
 claim           greater incarnation        the owner alone, signed with its NKey
-verdict         greater lifecycle          registries (only ever `LEFT`)
-ended_at_ms     the later                  whoever first said `DOWN` or `LEFT`
+lifecycle       the greater                the owner's claims; registries (only `LEFT`)
+end             the later                  whoever said `DOWN` or `LEFT`
 witnesses       union, per incarnation     registries, one name each
 suspected       greater incarnation        the registry that saw a quorum of witnesses
 ==============  =========================  ==========================================
 
-The lifecycle that others act on is the greater of the owner's claim and the registries' verdict.
-The owner refutes a suspicion by claiming again under a greater incarnation.
+Lifecycle and end are mostly what the claim says. `verdict` and `ended_at_ms` hold them only where
+they are beyond the claim: an eviction, or an owner that claims less than it once did. So equal
+records are equal bytes. The owner refutes a suspicion by claiming under a greater incarnation.
 Join-semilattices as replicated types: Shapiro et al., "Conflict-free Replicated Data Types", 2011.
 """
 
@@ -116,7 +117,15 @@ class SignedClaim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a peer holds of one session."""
+    """What a peer holds of one session.
+
+    Attributes:
+        verdict: The lifecycle reached, where it is beyond the claim's; else `JOINING`.
+        ended_at_ms: The end in Unix milliseconds, where it is later than the claim's; else 0.
+        suspected: Greatest incarnation that a quorum of witnesses could not reach; 0 = none.
+        witnesses_of: Incarnation that `witnesses` speak of.
+        witnesses: Registries that cannot reach the session, sorted.
+    """
 
     signed: SignedClaim
     verdict: Lifecycle = Lifecycle.JOINING
@@ -178,32 +187,46 @@ def ended_at_ms(record: SessionRecord) -> int:
     """Return when the session ended, 0 if it has not; never before its birth, whoever says so."""
     if lifecycle_of(record) < Lifecycle.DOWN:
         return 0
+    return max(claim_of(record).born_at_ms, _latest_end(record))
+
+
+def normal(record: SessionRecord) -> SessionRecord:
+    """Return the one way to write what *record* says; `merge` expects and returns it."""
     claim = claim_of(record)
-    return max(claim.born_at_ms, claim.ended_at_ms, record.ended_at_ms)
+    verdict = record.verdict if record.verdict > claim.lifecycle else Lifecycle.JOINING
+    ended = record.ended_at_ms if record.ended_at_ms > claim.ended_at_ms else 0
+    witnesses = tuple(sorted(frozenset(record.witnesses)))
+    if (verdict, ended, witnesses) == (record.verdict, record.ended_at_ms, record.witnesses):
+        return record
+    return msgspec.structs.replace(record, verdict=verdict, ended_at_ms=ended, witnesses=witnesses)
 
 
 def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
-    """Return the join of two records of one session."""
+    """Return the join of two records of one session, *mine* itself when it gains nothing."""
     if theirs == mine:
         return mine
-    signed = max(mine.signed, theirs.signed, key=_claim_order)
     witnesses_of = max(mine.witnesses_of, theirs.witnesses_of)
-    witnesses = {
-        witness
-        for record in (mine, theirs)
-        if record.witnesses_of == witnesses_of
-        for witness in record.witnesses
-    }
-    joined = SessionRecord(
-        signed=signed,
-        verdict=max(mine.verdict, theirs.verdict),
-        ended_at_ms=max(mine.ended_at_ms, theirs.ended_at_ms),
-        suspected=max(mine.suspected, theirs.suspected),
-        witnesses_of=witnesses_of,
-        witnesses=tuple(sorted(witnesses)),
+    joined = normal(
+        SessionRecord(
+            signed=max(mine.signed, theirs.signed, key=_claim_order),
+            verdict=max(lifecycle_of(mine), lifecycle_of(theirs)),
+            ended_at_ms=max(_latest_end(mine), _latest_end(theirs)),
+            suspected=max(mine.suspected, theirs.suspected),
+            witnesses_of=witnesses_of,
+            witnesses=tuple(
+                witness
+                for record in (mine, theirs)
+                if record.witnesses_of == witnesses_of
+                for witness in record.witnesses
+            ),
+        )
     )
     # Identity is what "nothing changed" is tested by, so an equal join is the very object.
     return mine if joined == mine else joined
+
+
+def _latest_end(record: SessionRecord) -> int:
+    return max(claim_of(record).ended_at_ms, record.ended_at_ms)
 
 
 def _claim_order(signed: SignedClaim) -> tuple[int, bytes, bytes]:

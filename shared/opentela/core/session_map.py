@@ -1,0 +1,380 @@
+"""The grow-only map of sessions that registries, routers and placers all hold.
+
+Records enter by two doors. `admit` takes an owner's word: it must come over the owner's own subject
+and be plausible in time. `apply` takes records from registries, who have checked that. Both verify
+every signature that would change something, refuse what is wrong with a reason instead of an
+exception, and return what changed, which is what to pass on.
+"""
+
+from bisect import bisect_right, insort
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from opentela.core import ids
+from opentela.core.digest import DigestTrie, record_hash
+from opentela.core.errors import ForgedRecordError, WireError
+from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.core.record import (
+    CLAIM_BYTES_MAX,
+    Claim,
+    Lifecycle,
+    SessionRecord,
+    SignedClaim,
+    claim_of,
+    ended_at_ms,
+    is_suspected,
+    lifecycle_of,
+    merge,
+    normal,
+    read_claim,
+)
+
+Verify: TypeAlias = Callable[[str, bytes, bytes], bool]
+"""Whether the holder of a public key signed these bytes: key, body, signature."""
+
+RECORDS_MAX: Final = 200_000
+"""Records held, tombstones included; some 2 KB each. Newcomers beyond it are refused."""
+WITNESSES_MAX: Final = 32
+"""Names in one record; more registries than that are a mistake or an attack."""
+SKEW_MS: Final = 3_600_000
+"""How far in the future an owner's times may lie: clocks of nodes differ by minutes, not hours."""
+STORY_LINES_MAX: Final = 16
+"""Lines of a session's story; the oldest go first."""
+STORIES_MAX: Final = 20_000
+"""Sessions with a story; a thousand bytes each. The oldest go first."""
+_RECORD_BYTES: Final = 128
+"""What a record needs on the wire beside its claim and its witnesses."""
+
+
+class Reason(StrEnum):
+    """Why a record was refused."""
+
+    OVERSIZED = "oversized"  # the claim is larger than CLAIM_BYTES_MAX
+    MALFORMED = "malformed"  # not a claim, or parts that no peer of ours writes
+    FORGED = "forged"  # the signature or the session id does not belong to the key
+    FOREIGN = "foreign"  # it came over another session's subject
+    FUTURE = "future"  # its times lie further ahead than clocks may differ
+    FORGOTTEN = "forgotten"  # it ended so long ago that its tombstone is gone
+    FULL = "full"  # the map holds RECORDS_MAX
+
+
+class Rejection(NamedTuple):
+    """A record that was refused, and why, for people."""
+
+    reason: Reason
+    detail: str
+    record: SessionRecord
+    session: str = ""
+
+
+class Change(NamedTuple):
+    """What a session was (None: unknown) and what it is now."""
+
+    before: SessionRecord | None
+    after: SessionRecord
+
+
+class Applied(NamedTuple):
+    """What came of some records."""
+
+    changes: tuple[Change, ...]
+    rejected: tuple[Rejection, ...]
+
+    @property
+    def changed(self) -> dict[SessionId, SessionRecord]:
+        """The records that are new or different, by session."""
+        return {claim_of(after).session: after for _, after in self.changes}
+
+
+class StoryLine(NamedTuple):
+    """One step of how a record came to be."""
+
+    at: float
+    source: str
+    lifecycle: Lifecycle
+    incarnation: int
+    suspected: bool
+    witnesses: tuple[str, ...]
+
+
+class SessionMap:
+    """Session records, joined as they come.
+
+    Attributes:
+        records: Every record, tombstones included.
+        living: Those that have not `LEFT`, which is all that applications want.
+        trie: Hashes of all records, for comparing with a peer.
+        rejections: How many records were refused, by reason.
+        cut_ms: Tombstones that ended at or before this are forgotten; Unix milliseconds.
+        horizon_ms: Latest birth among the forgotten: an older id that is not held has `LEFT`.
+    """
+
+    def __init__(self, verify: Verify, *, records_max: int = RECORDS_MAX) -> None:
+        self._verify = verify
+        self._records_max = records_max
+        self._records: dict[SessionId, SessionRecord] = {}
+        self._living: dict[SessionId, SessionRecord] = {}
+        self._left_at_ms: dict[SessionId, int] = {}
+        self._order: list[SessionId] = []
+        self._stories: dict[SessionId, deque[StoryLine]] = {}
+        self.records: Mapping[SessionId, SessionRecord] = MappingProxyType(self._records)
+        self.living: Mapping[SessionId, SessionRecord] = MappingProxyType(self._living)
+        self.trie = DigestTrie()
+        self.rejections: Counter[Reason] = Counter()
+        self.cut_ms = 0
+        self.horizon_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, session: SessionId) -> SessionRecord | None:
+        """Return what is held of *session*."""
+        return self._records.get(session)
+
+    # Entering ----------------------------------------------------------------
+
+    def admit(
+        self,
+        signed: SignedClaim,
+        path: tuple[ProviderId, SiteId, SessionId],
+        *,
+        wall: float,
+        source: str = "owner",
+    ) -> Applied:
+        """Take an owner's word for its session, which came over the subject of *path*."""
+        record = SessionRecord(signed=signed)
+        checked = self._checked(record)
+        if not isinstance(checked, Rejection):
+            checked = _refusal_of_owner(record, checked, path, wall) or checked
+        if isinstance(checked, Rejection):
+            return self._outcome([], [checked])
+        return self._outcome(*_parted([self._join(record, checked, source, wall)]))
+
+    def apply(self, records: Iterable[SessionRecord], *, wall: float, source: str) -> Applied:
+        """Take records from a registry; one that is wrong does not keep the others out."""
+        results: list[Change | Rejection | None] = []
+        for record in records:
+            checked = self._checked(record)
+            if isinstance(checked, Rejection):
+                results.append(checked)
+            else:
+                results.append(self._join(record, checked, source, wall))
+        return self._outcome(*_parted(results))
+
+    def _checked(self, record: SessionRecord) -> Claim | Rejection:
+        """Return the claim in a well-formed record; its signature is not looked at yet."""
+        if len(record.signed.body) > CLAIM_BYTES_MAX:
+            detail = f"a claim of {len(record.signed.body)} bytes exceeds {CLAIM_BYTES_MAX}"
+            return Rejection(Reason.OVERSIZED, detail, record)
+        try:
+            claim = read_claim(record.signed.body)
+        except WireError as error:
+            return Rejection(Reason.MALFORMED, str(error), record)
+        except ForgedRecordError as error:
+            return Rejection(Reason.FORGED, str(error), record)
+        detail = _fault(record, claim)
+        if detail:
+            return Rejection(Reason.MALFORMED, detail, record, claim.session)
+        return claim
+
+    def _join(
+        self, record: SessionRecord, claim: Claim, source: str, wall: float
+    ) -> Change | Rejection | None:
+        theirs, session = normal(record), claim.session
+        mine = self._records.get(session)
+        refusal = self._refusal_of_newcomer(theirs, claim) if mine is None else None
+        if refusal is not None:
+            return refusal
+        # What is held was verified: a repeated claim costs no signature.
+        is_known = mine is not None and mine.signed == theirs.signed
+        if not is_known and not self._verify(
+            claim.key, record.signed.body, record.signed.signature
+        ):
+            return Rejection(Reason.FORGED, "the signature is not its owner's", record, session)
+        joined = theirs if mine is None else merge(mine, theirs)
+        if joined is mine:
+            return None
+        self._store(session, joined, new=mine is None)
+        self._tell(session, joined, source, wall)
+        return Change(mine, joined)
+
+    def _refusal_of_newcomer(self, record: SessionRecord, claim: Claim) -> Rejection | None:
+        session = claim.session
+        if claim.born_at_ms <= self.horizon_ms:
+            return Rejection(
+                Reason.FORGOTTEN, "born before the horizon of what is remembered", record, session
+            )
+        if lifecycle_of(record) is Lifecycle.LEFT and ended_at_ms(record) <= self.cut_ms:
+            return Rejection(Reason.FORGOTTEN, "its tombstone is out of date", record, session)
+        if len(self._records) >= self._records_max:
+            return Rejection(Reason.FULL, f"{self._records_max} sessions are held", record, session)
+        return None
+
+    def _store(self, session: SessionId, record: SessionRecord, *, new: bool) -> None:
+        self._records[session] = record
+        self.trie.put(session, record_hash(record))
+        if new:
+            insort(self._order, session)
+        if lifecycle_of(record) is Lifecycle.LEFT:
+            self._living.pop(session, None)
+            self._left_at_ms[session] = ended_at_ms(record)
+        else:
+            self._living[session] = record
+
+    def _outcome(self, changes: list[Change], rejected: list[Rejection]) -> Applied:
+        self.rejections.update(rejection.reason for rejection in rejected)
+        return Applied(tuple(changes), tuple(rejected))
+
+    # Leaving -----------------------------------------------------------------
+
+    def forget(self, cut_ms: int) -> list[SessionId]:
+        """Drop tombstones that ended at or before *cut_ms* and return whose they were.
+
+        What is dropped does not come back: see `horizon_ms`.
+        """
+        if cut_ms <= self.cut_ms:
+            return []
+        self.cut_ms = cut_ms
+        gone = [session for session, at_ms in self._left_at_ms.items() if at_ms <= cut_ms]
+        for session in gone:
+            self.trie.put(session, 0)
+            born_at_ms = claim_of(self._records.pop(session)).born_at_ms
+            self.horizon_ms = max(self.horizon_ms, born_at_ms)
+            self._left_at_ms.pop(session)
+            self._stories.pop(session, None)
+        if gone:
+            self._order = sorted(self._records)
+        return gone
+
+    def adopt_horizon(self, *, cut_ms: int, horizon_ms: int) -> None:
+        """Forget as a registry did whose whole map has been taken over."""
+        self.forget(cut_ms)
+        self.horizon_ms = max(self.horizon_ms, horizon_ms)
+
+    # Reading -----------------------------------------------------------------
+
+    def page(
+        self, after: SessionId, *, count_max: int, bytes_max: int
+    ) -> tuple[tuple[SessionRecord, ...], bool]:
+        """Return records behind *after* in order of session id, and whether more follow."""
+        start = bisect_right(self._order, after)
+        page = self.fitting(self._order[start : start + count_max], bytes_max=bytes_max)
+        return page, start + len(page) < len(self._order)
+
+    def fitting(
+        self, sessions: Iterable[SessionId], *, bytes_max: int
+    ) -> tuple[SessionRecord, ...]:
+        """Return the records of *sessions*, as many from the front as fit into *bytes_max*.
+
+        One record always fits: `CLAIM_BYTES_MAX` is far below any message.
+        """
+        records: list[SessionRecord] = []
+        for session in sessions:
+            record = self._records.get(session)
+            if record is None:
+                continue
+            bytes_max -= record_bytes(record)
+            if records and bytes_max < 0:
+                break
+            records.append(record)
+        return tuple(records)
+
+    def story(self, session: SessionId) -> tuple[StoryLine, ...]:
+        """Return the latest steps of how the record of *session* came to be."""
+        return tuple(self._stories.get(session, ()))
+
+    def _tell(self, session: SessionId, record: SessionRecord, source: str, wall: float) -> None:
+        story = self._stories.get(session)
+        if story is None:
+            if len(self._stories) >= STORIES_MAX:
+                del self._stories[next(iter(self._stories))]
+            story = self._stories[session] = deque(maxlen=STORY_LINES_MAX)
+        claim = claim_of(record)
+        story.append(
+            StoryLine(
+                at=wall,
+                source=source,
+                lifecycle=lifecycle_of(record),
+                incarnation=claim.incarnation,
+                suspected=is_suspected(record),
+                witnesses=record.witnesses if record.witnesses_of >= claim.incarnation else (),
+            )
+        )
+
+    def validate(self) -> None:
+        """Assert that everything derived from the records is what they say; for tests."""
+        trie = DigestTrie()
+        for session, record in self._records.items():
+            assert claim_of(record).session == session
+            assert normal(record) is record
+            has_left = lifecycle_of(record) is Lifecycle.LEFT
+            assert (session in self._living) is not has_left
+            assert self._left_at_ms.get(session) == (ended_at_ms(record) if has_left else None)
+            trie.put(session, record_hash(record))
+        assert self._order == sorted(self._records)
+        assert len(self._living) + len(self._left_at_ms) == len(self._records)
+        assert trie.hashes() == self.trie.hashes()
+        assert trie.children(b"") == self.trie.children(b"")
+
+
+def record_bytes(record: SessionRecord) -> int:
+    """Return an upper bound of what *record* takes in a message."""
+    names = sum(len(witness) + 2 for witness in record.witnesses)
+    return len(record.signed.body) + len(record.signed.signature) + names + _RECORD_BYTES
+
+
+def described(story: Iterable[StoryLine]) -> str:
+    """Return a story on one line, for errors and logs."""
+    return "; ".join(
+        f"{line.at:.3f} {line.source}: #{line.incarnation} {line.lifecycle.name}"
+        + (" suspected" if line.suspected else "")
+        + (f" by {','.join(line.witnesses)}" if line.witnesses else "")
+        for line in story
+    )
+
+
+def _refusal_of_owner(
+    record: SessionRecord,
+    claim: Claim,
+    path: tuple[ProviderId, SiteId, SessionId],
+    wall: float,
+) -> Rejection | None:
+    own = (claim.provider, claim.site, claim.session)
+    if own != tuple(path):
+        detail = f"{'.'.join(own)} came over the subject of {'.'.join(path)}"
+        return Rejection(Reason.FOREIGN, detail, record, claim.session)
+    latest_ms = max(claim.born_at_ms, claim.ended_at_ms)
+    if latest_ms > wall * 1000 + SKEW_MS:
+        detail = f"{latest_ms / 1000 - wall:.0f} s ahead of this clock"
+        return Rejection(Reason.FUTURE, detail, record, claim.session)
+    return None
+
+
+def _fault(record: SessionRecord, claim: Claim) -> str:
+    """Return what no peer of ours would write, or nothing."""
+    if not (ids.is_name(claim.provider) and ids.is_name(claim.site)):
+        return f"provider {claim.provider!r} or site {claim.site!r} is not a name"
+    if claim.incarnation < 1:
+        return f"incarnation {claim.incarnation} is below 1"
+    if len(record.witnesses) > WITNESSES_MAX:
+        return f"{len(record.witnesses)} witnesses exceed {WITNESSES_MAX}"
+    return ""
+
+
+def _parted(
+    results: Iterable[Change | Rejection | None],
+) -> tuple[list[Change], list[Rejection]]:
+    changes: list[Change] = []
+    rejected: list[Rejection] = []
+    for result in results:
+        match result:
+            case Change():
+                changes.append(result)
+            case Rejection():
+                rejected.append(result)
+            case None:
+                pass
+    return changes, rejected
