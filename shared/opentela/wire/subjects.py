@@ -97,6 +97,23 @@ def inbox(role: str) -> str:
     return f"{ROOT}.inbox.{token(role)}"
 
 
+def matches(pattern: str, subject: str) -> bool:
+    """Return whether *subject* is one of those that *pattern* names; both may hold wildcards.
+
+    A subject with wildcards is matched if all that it names is named by the pattern: that is what
+    a server asks of a subscription and the permission for it.
+    """
+    wanted, given = pattern.split("."), subject.split(".")
+    for place, one in enumerate(wanted):
+        if one == ">":
+            return len(given) > place
+        if place == len(given) or given[place] == ">":
+            return False
+        if one != "*" and one != given[place]:
+            return False
+    return len(wanted) == len(given)
+
+
 def path_of(subject: str) -> SessionPath:
     """Return the session that a per-session subject ends with.
 

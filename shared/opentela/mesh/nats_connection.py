@@ -1,0 +1,212 @@
+"""One connection of nats-py to one server, from its dial to its loss; it never dials again.
+
+nats-py's own reconnection is not used. It waits for unsent bytes on a link that will never take
+them, ends for good on an error that the server sends, and its task dies of a proxy's bad answer.
+`NatsBus` dials anew instead, and everything that reaches into nats-py for that stands here.
+"""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+from nats import errors
+from nats.aio.client import Client
+
+from opentela.core.errors import CredentialError, MeshUnavailableError
+from opentela.mesh import jwt_reader
+from opentela.mesh.access import Access, Server
+from opentela.wire import subjects
+
+PING_EVERY_S: Final = 2.0
+PINGS_LOST_MAX: Final = 2
+"""A silent link is given up after three intervals, 6 s: 79 B/s of pings buys seconds of a default
+that lets a half-open link live for minutes."""
+DIAL_TIMEOUT_S: Final = 5.0
+"""For one server: name, TCP, TLS and the handshake; three round trips of a slow link fit often."""
+ROUND_TRIP_TIMEOUT_S: Final = 5.0
+LEAVE_TIMEOUT_S: Final = 2.0
+"""What was published last has this long to get out before the socket is cut."""
+BACKLOG_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Unsent control messages of one connection; minutes of them, so more means a dead link."""
+
+_REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
+_PERMISSION: Final = "permissions violation"
+
+
+class _DialFailed(Exception):  # noqa: N818  never seen outside
+    """Breaks nats-py's loop over one server that does not answer."""
+
+
+class Connection:
+    """An open connection; whoever has it calls `leave` or `abandon` once.
+
+    Attributes:
+        server: The server at the other end.
+        client: nats-py's client, for publish, subscribe and request.
+    """
+
+    def __init__(self, access: Access, server: Server, on_error: Callable[[str], None]) -> None:
+        self.server: Final = server
+        self.client: Final = Client()
+        self._access = access
+        self._on_error = on_error
+        self._dialling = True
+        self._closed = asyncio.Event()
+        self._denied: set[str] = set()
+
+    @classmethod
+    async def dial(
+        cls, access: Access, server: Server, *, name: str, on_error: Callable[[str], None]
+    ) -> "Connection":
+        """Return a connection to *server* that it has accepted.
+
+        Raises:
+            CredentialError: It refuses the credentials, or its certificate is not to be trusted.
+            MeshUnavailableError: It does not answer, or not as a server of the mesh.
+        """
+        self = cls(access, server, on_error)
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self._dial(name)
+        except BaseException as error:
+            await self.abandon()
+            if isinstance(error, _DialFailed):
+                raise self.fault(error.args[0]) from error.args[0]
+            if isinstance(error, OSError | errors.Error | aiohttp.ClientError | ValueError):
+                raise self.fault(error) from error
+            raise
+        self._dialling = False
+        return self
+
+    async def _dial(self, name: str) -> None:
+        identity = self._access.identity
+        await self.client.connect(
+            servers=[self.server.url],
+            name=name,
+            allow_reconnect=False,
+            connect_timeout=int(DIAL_TIMEOUT_S),
+            ping_interval=int(PING_EVERY_S),
+            max_outstanding_pings=PINGS_LOST_MAX,
+            error_cb=self._error,
+            closed_cb=self._on_closed,
+            inbox_prefix=subjects.inbox(self._access.name),
+            pending_size=2 * BACKLOG_BYTES_MAX,  # never reached: `is_congested` comes first
+            user_jwt_cb=self._access.jwt.encode,
+            signature_cb=lambda nonce: base64.b64encode(identity.sign(nonce.encode())),
+            tls=self._access.tls() if self.server.is_encrypted else None,
+            # Without it whoever sits in between could answer "no TLS here", and be believed.
+            tls_handshake_first=self.server.scheme == "tls",
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent."""
+        return self.client.is_connected
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the link takes so little that one more message would have to wait."""
+        return self.client.pending_data_size > BACKLOG_BYTES_MAX
+
+    def is_denied(self, subject: str) -> bool:
+        """Return whether the server refused interest in *subject*; known after a round trip."""
+        return subject.lower() in self._denied
+
+    async def round_trip(self) -> bool:
+        """Return whether the server has read, and answered, all that was sent so far."""
+        try:
+            await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
+        except (errors.Error, OSError):
+            return False
+        return self.is_open
+
+    async def until_lost(self) -> Exception:
+        """Return why the connection ended, once it has."""
+        while self.client.is_connected:
+            # nats-py may find the link dead and then hang on it before it tells: look as well.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PING_EVERY_S):
+                    await self._closed.wait()
+        return self.client.last_error or errors.UnexpectedEOF()
+
+    async def leave(self) -> None:
+        """Send what is left and close, within `LEAVE_TIMEOUT_S`."""
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self.client.flush(timeout=int(LEAVE_TIMEOUT_S))
+                await self.client.close()
+        except (errors.Error, OSError, TimeoutError):
+            pass  # it would not go in order; now it goes anyhow
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Cut the socket and end every task that nats-py has for it."""
+        client: Any = self.client
+        transport = client._transport  # noqa: SLF001  nats-py has no way to abort
+        tasks = [client._reading_task, client._flusher_task, client._ping_interval_task]  # noqa: SLF001
+        tasks += [subscription._wait_for_msgs_task for subscription in client._subs.values()]  # noqa: SLF001
+        current = asyncio.current_task()
+        for task in tasks:
+            if task is not None and task is not current:
+                task.cancel()
+        if not transport:
+            return
+        _abort(transport)
+        with contextlib.suppress(Exception):
+            # Whatever closing a cut socket says, it is closed.
+            transport.close()
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await transport.wait_closed()
+
+    def fault(self, error: Exception) -> MeshUnavailableError | CredentialError:
+        """Return what *error* of this connection means to whoever runs us."""
+        access, url = self._access, self.server.url
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return CredentialError(
+                f"the certificate of {url} is not to be trusted: {error.verify_message}",
+                remedy="use a server name that it holds, or get an access file with the right ca",
+            )
+        reason = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+        if any(refusal in reason.lower() for refusal in _REFUSALS):
+            return CredentialError(
+                f"{url} refuses {access.role} {access.name}: {reason.lower()}",
+                remedy=_why_refused(access),
+            )
+        return MeshUnavailableError(f"{url} does not answer: {reason}")
+
+    async def _error(self, error: Exception) -> None:
+        if self._dialling:
+            raise _DialFailed(error)
+        text = str(error)
+        if _PERMISSION in text:
+            self._denied.update(text.split('"')[1::2])
+        self._on_error(text)
+
+    async def _on_closed(self) -> None:
+        self._closed.set()
+
+
+def _abort(transport: Any) -> None:
+    """Cut the socket under nats-py's transport, whichever kind it is."""
+    writer = getattr(transport, "_io_writer", None)
+    websocket = getattr(transport, "_ws", None)
+    if websocket is not None:
+        writer = getattr(websocket, "_writer", None)
+    if writer is not None and writer.transport is not None:
+        writer.transport.abort()
+
+
+def _why_refused(access: Access) -> str:
+    expires_at = jwt_reader.expires_at(access.jwt)
+    when = (
+        f"valid until {datetime.fromtimestamp(expires_at, UTC):%Y-%m-%d %H:%M} UTC, "
+        if expires_at
+        else ""
+    )
+    return f"{when}it may have expired or been revoked: ask the operator for a new access file"
