@@ -1,0 +1,156 @@
+"""How rows look on a terminal, a narrow one too. Nothing foreign is trusted: it is plain text."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from opentela.local.home import State
+from opentela.local.rows import ModelRow, SessionRow, duration
+from opentela.wire.events import LifecycleEvent
+
+_NOTHING: Final = "-"
+_STATE_STYLE: Final = {
+    "JOINING": "cyan",
+    "SERVING": "green",
+    "DRAINING": "yellow",
+    "SUSPECTED": "bold yellow",
+    "TRUSTED": "green",
+    "CHANGED": "cyan",
+    "DOWN": "red",
+    "LEFT": "dim",
+}
+_SESSION_SHOWN: Final = 8
+_CLOCK: Final = slice(11, 19)
+"""Of an RFC 3339 time: hours, minutes, seconds."""
+
+
+def plain(text: str, *, style: str = "") -> Text:
+    """Return *text* without what a terminal, or the markup of tables, would obey."""
+    visible = "".join(character if character.isprintable() else "·" for character in text)
+    return Text(visible or _NOTHING, style=style)
+
+
+def short(session: str, *, style: str = "") -> Text:
+    """Return the tail of a session id, which tells sessions of one moment apart."""
+    return plain(f"…{session[-_SESSION_SHOWN:]}", style=style)
+
+
+def sessions(rows: Sequence[SessionRow], options: ConsoleOptions) -> RenderableType:
+    """Return the sessions as a table, or what to do when there is none."""
+    if not rows:
+        return _commands(
+            "No session. Offer a model from where its engine runs:",
+            "otela start --access FILE -- vllm serve Qwen/Qwen3-8B --port {port}",
+        )
+    shown = [column for column in _COLUMNS if options.max_width >= column.from_width]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for column in shown:
+        table.add_column(column.heading, overflow="fold", no_wrap=column.is_short)
+    for one in rows:
+        table.add_row(*(column.cell(one) for column in shown))
+    return table
+
+
+def models(rows: Sequence[ModelRow]) -> RenderableType:
+    """Return the models as a table."""
+    table = _table("MODEL", "ROUTABLE", "SITES")
+    for one in rows:
+        style = "green" if one.routable else "red"
+        count = plain(f"{one.routable} of {one.sessions}", style=style)
+        table.add_row(plain(one.name), count, plain(", ".join(one.sites)))
+    return table
+
+
+def services(state: State, readiness: Iterable[str]) -> RenderableType:
+    """Return what runs where on this machine; *readiness* holds one word or reason for each."""
+    table = _table("SERVICE", "STATE", "WHERE", "PID", "LOG")
+    for service, ready in zip(state.services, readiness, strict=True):
+        style = "green" if ready == "ready" else "red"
+        table.add_row(
+            service.name,
+            plain(ready, style=style),
+            plain(service.url),
+            str(service.pid),
+            plain(service.log),
+        )
+    return table
+
+
+def invitation(state: State) -> RenderableType:
+    """Return the lines by which somebody tries the mesh."""
+    return _commands("Ask what it serves:", f"curl {state.api}/models")
+
+
+def event(one: LifecycleEvent) -> Text:
+    """Return an event as one line."""
+    parts = [
+        plain(one.at[_CLOCK], style="dim"),
+        plain(f"{one.kind:<9}", style=_STATE_STYLE.get(one.kind, "")),
+        plain(", ".join(one.models)),
+        plain(f"{one.site}/{one.node}", style="dim"),
+        short(one.session, style="dim"),
+    ]
+    if one.reason:
+        parts.append(plain(one.reason, style="italic"))
+    return Text("  ").join(parts)
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print *parts*; what is wider than the terminal is left to the terminal."""
+    for part in parts:
+        console.print(part, crop=False)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _commands(says: str, *commands: str) -> RenderableType:
+    # A command is copied: it must not be broken into lines by us.
+    lines = [
+        Text(f"  {command}", style="bold", no_wrap=True, overflow="ignore") for command in commands
+    ]
+    return Group(Text(says, style="dim"), *lines)
+
+
+class _Column(NamedTuple):
+    """One fact of a session, and from what width of terminal on there is room for it."""
+
+    heading: str
+    cell: Callable[[SessionRow], Text]
+    from_width: int = 0
+    is_short: bool = True
+
+
+_COLUMNS: Final = (
+    _Column("MODEL", lambda one: plain(", ".join(one.models)), is_short=False),
+    _Column("STATE", lambda one: plain(one.state, style=_STATE_STYLE.get(one.state, ""))),
+    _Column("SITE", lambda one: plain(one.site), is_short=False),
+    _Column("AGE", lambda one: plain(duration(one.ended_s or one.age_s)), from_width=60),
+    _Column("SESSION", lambda one: short(one.session), from_width=60),
+    _Column("WALLTIME", lambda one: plain(_left(one)), from_width=80),
+    _Column("PROVIDER", lambda one: plain(one.provider), from_width=100, is_short=False),
+    _Column("NODE", lambda one: plain(one.node), from_width=100, is_short=False),
+    _Column(
+        "ENGINE",
+        lambda one: plain(f"{one.engine} {one.engine_version}".strip()),
+        from_width=120,
+        is_short=False,
+    ),
+    _Column("CONTEXT", lambda one: plain(_tokens(one)), from_width=120),
+)
+
+
+def _left(one: SessionRow) -> str:
+    return "" if one.left_s is None else duration(one.left_s)
+
+
+def _tokens(one: SessionRow) -> str:
+    return f"{one.context_max:,}" if one.context_max else ""

@@ -1,0 +1,80 @@
+"""What a person is told of sessions."""
+
+import msgspec
+import pytest
+from tests.unit.local.records import BORN_MS, record
+
+from opentela.core.record import Lifecycle
+from opentela.local import rows
+
+HOUR_MS = 3_600_000
+
+
+def test_a_row_tells_age_and_remaining_time() -> None:
+    """Both are worked out at the moment of asking."""
+    ends_at = (BORN_MS + 3 * HOUR_MS) / 1000
+    one = rows.row(record(Lifecycle.SERVING, "m", ends_at=ends_at), BORN_MS + HOUR_MS)
+    assert (one.state, one.routable, one.age_s, one.left_s) == ("SERVING", True, 3600, 7200)
+    assert (one.models, one.context_max, one.ended_s) == (("m",), 2048, None)
+
+
+def test_a_living_session_under_suspicion_says_so() -> None:
+    """Its lifecycle alone would look well."""
+    one = rows.row(record(Lifecycle.SERVING, "m", suspected=3), BORN_MS)
+    assert (one.state, one.routable) == ("SUSPECTED", False)
+
+
+def test_an_ended_session_tells_since_when_and_why() -> None:
+    """A suspicion of something that ended is of no interest."""
+    ended = record(
+        Lifecycle.LEFT, "m", ended_ms=BORN_MS + 5000, suspected=3, reason="walltime is over"
+    )
+    one = rows.row(ended, BORN_MS + 8000)
+    assert (one.state, one.ended_s, one.reason) == ("LEFT", 3.0, "walltime is over")
+
+
+def test_a_clock_that_is_behind_shows_no_negative_age() -> None:
+    """Clocks of nodes differ by minutes."""
+    assert rows.row(record(), BORN_MS - HOUR_MS).age_s == 0
+
+
+def test_the_list_leaves_out_what_ended_unless_asked() -> None:
+    """Living ones come first, then by model and age."""
+    records = [
+        record(Lifecycle.LEFT, "a", born_ms=BORN_MS, ended_ms=BORN_MS),
+        record(Lifecycle.SERVING, "b", born_ms=BORN_MS + 2),
+        record(Lifecycle.SERVING, "a", born_ms=BORN_MS + 3),
+    ]
+    living = rows.listed(records, BORN_MS)
+    assert [one.models for one in living] == [("a",), ("b",)]
+    every = rows.listed(records, BORN_MS, with_ended=True)
+    assert [one.state for one in every] == ["SERVING", "SERVING", "LEFT"]
+    assert [one.models for one in rows.listed(records, BORN_MS, model="b")] == [("b",)]
+
+
+def test_models_are_counted_over_living_sessions() -> None:
+    """What matters is how many may be routed to, and where."""
+    records = [
+        record(Lifecycle.SERVING, "a", "b", site="z"),
+        record(Lifecycle.JOINING, "a", born_ms=BORN_MS + 1, site="y"),
+        record(Lifecycle.DOWN, "c", born_ms=BORN_MS + 2, ended_ms=BORN_MS + 2),
+    ]
+    made = rows.models(rows.listed(records, BORN_MS, with_ended=True))
+    assert [(one.name, one.routable, one.sessions, one.sites) for one in made] == [
+        ("a", 1, 2, ("y", "z")),
+        ("b", 1, 1, ("z",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m"), (3720, "1h 2m"), (90_061, "1d 1h"), (86_401, "1d 1s")],
+)
+def test_lengths_of_time_are_short(seconds: float, text: str) -> None:
+    """Two units are enough for people."""
+    assert rows.duration(seconds) == text
+
+
+def test_a_row_is_json() -> None:
+    """`--json` prints the same facts."""
+    assert b'"state":"SERVING"' in msgspec.json.encode(rows.row(record(), BORN_MS))
