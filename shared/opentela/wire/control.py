@@ -127,6 +127,7 @@ class Leaves(msgspec.Struct, frozen=True, kw_only=True, tag="leaves", tag_field=
     asker: str
     prefix: bytes = b""
     hashes: dict[SessionId, int] = {}
+    cut_ms: int = 0
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field="kind"):
@@ -160,6 +161,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_fi
 
 
 SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves
+SnapshotAnswer: TypeAlias = Page | Repair
 Gossip: TypeAlias = DigestAsk | Leaves | Repair | Records
 
 MessageT = TypeVar("MessageT")
@@ -198,6 +200,7 @@ read_probe: Final = Reader[Probe](Probe)
 read_probe_reply: Final = Reader[ProbeReply](ProbeReply)
 read_verdict: Final = Reader[Verdict](Verdict)
 read_snapshot_ask: Final = Reader[SnapshotAsk](SnapshotAsk)
+read_snapshot_answer: Final = Reader[SnapshotAnswer](SnapshotAnswer)
 read_page: Final = Reader[Page](Page)
 read_repair: Final = Reader[Repair](Repair)
 read_presence: Final = Reader[Presence](Presence)

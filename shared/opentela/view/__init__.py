@@ -1,0 +1,1 @@
+"""The sessions of the mesh, as routers, placers and tools see them."""

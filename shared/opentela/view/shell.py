@@ -1,0 +1,189 @@
+"""A view on a real mesh: subscriptions, requests and one timer around the machine."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from opentela.core.clock import Clock
+from opentela.core.errors import MeshUnavailableError, WireError
+from opentela.core.ids import SessionId
+from opentela.core.record import SessionRecord
+from opentela.core.session_map import SessionMap, StoryLine, Verify
+from opentela.mesh.bus import Bus, Handler, Message
+from opentela.service import SystemClock
+from opentela.view import machine
+from opentela.view.config import ViewConfig
+from opentela.view.machine import AskRegistry, Changed, Event, Refused, ViewMachine
+from opentela.view.refusals import Refusals
+from opentela.wire import control, subjects
+
+OnChange = Callable[[list[SessionRecord]], None]
+"""Called on the event loop with what is new or different; must not block."""
+
+
+class View:
+    """The sessions of the mesh, kept up to date while the context of `open` lasts."""
+
+    def __init__(
+        self, bus: Bus, *, verify: Verify, name: str, config: ViewConfig, clock: Clock
+    ) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._timeout_s = config.ask_timeout_s
+        # Only spreads rounds in time: nothing here is secret.
+        rng = random.Random()  # noqa: S311
+        self._machine = ViewMachine(name=name, verify=verify, rng=rng, config=config)
+        self._refusals = Refusals()
+        self._listeners: list[OnChange] = []
+        self._tasks = asyncio.TaskGroup()
+        self._asking: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = True
+        self._caught_up = asyncio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bus: Bus,
+        *,
+        verify: Verify,
+        name: str,
+        config: ViewConfig | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator["View"]:
+        """Follow the mesh over *bus*; *name* is what registries see of the asker."""
+        view = cls(
+            bus,
+            verify=verify,
+            name=name,
+            config=config or ViewConfig(),
+            clock=clock or SystemClock(),
+        )
+        async with AsyncExitStack() as stack:
+            # First listen, then ask: what changes in between arrives twice rather than never.
+            for subject, handler in (
+                (subjects.ALL_DELTAS, view._on_delta),
+                (subjects.ALL_VERDICTS, view._on_verdict),
+            ):
+                subscription = await bus.subscribe(subject, view._guarded(handler))
+                stack.push_async_callback(subscription.unsubscribe)
+            await stack.enter_async_context(view._tasks)
+            stack.callback(view._stop)
+            view._feed(machine.Tick())
+            yield view
+
+    @property
+    def records(self) -> Mapping[SessionId, SessionRecord]:
+        """Every session that has not `LEFT`."""
+        return self._machine.held.living
+
+    @property
+    def held(self) -> SessionMap:
+        """The whole map, tombstones included; to be read, not written."""
+        return self._machine.held
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the map of a registry has been taken over once."""
+        return self._machine.caught_up
+
+    @property
+    def stale_since(self) -> float | None:
+        """Monotonic time since which no registry has answered; None while one does."""
+        return self._machine.stale_since
+
+    def story(self, session: SessionId) -> tuple[StoryLine, ...]:
+        """Return how the record of *session* came to be."""
+        return self._machine.held.story(session)
+
+    def subscribe(self, listener: OnChange) -> Callable[[], None]:
+        """Call *listener* with each change from now on; return what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def wait_caught_up(self) -> None:
+        """Return once the map of a registry has been taken over."""
+        await self._caught_up.wait()
+
+    def mesh_back(self) -> None:
+        """Compare with a registry at once: the connection was lost, and deltas with it."""
+        self._feed(machine.MeshBack())
+
+    # Events ------------------------------------------------------------------
+
+    def _on_delta(self, message: Message) -> None:
+        delta = control.read_delta(message.payload)
+        path = subjects.path_of(message.subject)
+        self._feed(machine.DeltaHeard(path=path, signed=delta.signed))
+
+    def _on_verdict(self, message: Message) -> None:
+        verdict = control.read_verdict(message.payload)
+        path = subjects.path_of(message.subject)
+        self._feed(machine.VerdictHeard(path=path, verdict=verdict))
+
+    def _guarded(self, handler: Handler) -> Handler:
+        def guarded(message: Message) -> None:
+            try:
+                handler(message)
+            except WireError as error:
+                self._reject(message.subject, error)
+
+        return guarded
+
+    def _reject(self, subject: str, error: WireError) -> None:
+        kind = subject.removeprefix(subjects.ROOT).split(".")[1]
+        self._refusals.message(self._clock.now(), kind=kind, subject=subject, error=error)
+
+    def _feed(self, event: Event) -> None:
+        if not self._is_open:
+            return
+        now = self._clock.now()
+        changed: list[SessionRecord] = []
+        for action in self._machine.step(now, self._clock.wall(), event):
+            match action:
+                case AskRegistry():
+                    task = self._tasks.create_task(self._ask(action))
+                    self._asking.add(task)
+                    task.add_done_callback(self._asking.discard)
+                case Changed(records=records):
+                    changed.extend(records)
+                case Refused(rejected=rejected, source=source):
+                    self._refusals.records(now, rejected, source=source)
+        self._arm(now)
+        if self._machine.caught_up:
+            self._caught_up.set()
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(changed)
+
+    async def _ask(self, action: AskRegistry) -> None:
+        event: Event = machine.AskFailed(number=action.number)
+        try:
+            payload = await self._bus.request(
+                subjects.SNAPSHOT, control.encode(action.ask), timeout_s=self._timeout_s
+            )
+            answer = control.read_snapshot_answer(payload)
+            event = machine.Answered(number=action.number, answer=answer)
+        except MeshUnavailableError:
+            pass  # `stale_since` tells it, and the next round asks again
+        except WireError as error:
+            self._reject(subjects.SNAPSHOT, error)
+        self._feed(event)
+
+    # Timer -------------------------------------------------------------------
+
+    def _arm(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0.0, self._machine.next_deadline() - now)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._feed, machine.Tick())
+
+    def _stop(self) -> None:
+        self._is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        # Nobody waits for answers any more; the group would.
+        for task in tuple(self._asking):
+            task.cancel()
