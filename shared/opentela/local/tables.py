@@ -133,7 +133,7 @@ _COLUMNS: Final = (
     _Column("MODEL", lambda one: plain(", ".join(one.models)), is_short=False),
     _Column("STATE", lambda one: plain(one.state, style=_STATE_STYLE.get(one.state, ""))),
     _Column("SITE", lambda one: plain(one.site), is_short=False),
-    _Column("AGE", lambda one: plain(duration(one.ended_s or one.age_s)), from_width=60),
+    _Column("AGE", lambda one: plain(duration(_since(one))), from_width=60),
     _Column("SESSION", lambda one: short(one.session), from_width=60),
     _Column("WALLTIME", lambda one: plain(_left(one)), from_width=80),
     _Column("PROVIDER", lambda one: plain(one.provider), from_width=100, is_short=False),
@@ -146,6 +146,10 @@ _COLUMNS: Final = (
     ),
     _Column("CONTEXT", lambda one: plain(_tokens(one)), from_width=120),
 )
+
+
+def _since(one: SessionRow) -> float:
+    return one.age_s if one.ended_s is None else one.ended_s
 
 
 def _left(one: SessionRow) -> str:
