@@ -1,0 +1,98 @@
+"""What we say of our own session: one claim at a time, under an incarnation that only rises."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from opentela.core import ids
+from opentela.core.ids import NodeId, ProviderId, SiteId
+from opentela.core.record import Claim, Lifecycle, Offer
+from opentela.wire.control import Verdict
+from opentela.wire.subjects import SessionPath
+
+_ENDED: Final = (Lifecycle.DOWN, Lifecycle.LEFT)
+
+
+class Place(NamedTuple):
+    """Where every session of this supervisor lives."""
+
+    provider: ProviderId
+    site: SiteId
+    node: NodeId
+
+
+class OwnSession:
+    """One session of ours, from its birth to its end.
+
+    Attributes:
+        claim: The latest word on it.
+    """
+
+    def __init__(self, place: Place, *, key: str, nonce: bytes, wall: float, offer: Offer) -> None:
+        born_at_ms = int(wall * 1000)
+        self.claim = Claim(
+            session=ids.session_id(born_at_ms, key, nonce),
+            provider=place.provider,
+            site=place.site,
+            node=place.node,
+            key=key,
+            nonce=nonce,
+            born_at_ms=born_at_ms,
+            incarnation=1,
+            lifecycle=Lifecycle.JOINING,
+            offer=offer,
+        )
+
+    @property
+    def path(self) -> SessionPath:
+        """Where the session is addressed."""
+        return SessionPath(self.claim.provider, self.claim.site, self.claim.session)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nothing more will be said of it."""
+        return self.claim.lifecycle is Lifecycle.LEFT
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it serves no more, and never will again."""
+        return self.claim.lifecycle in _ENDED
+
+    def move(
+        self, lifecycle: Lifecycle, *, wall: float, reason: str = "", offer: Offer | None = None
+    ) -> bool:
+        """Claim *lifecycle* and *offer*; return whether that is news.
+
+        A life never goes back: an earlier lifecycle than the present one is no news.
+        """
+        now = self.claim
+        wanted = msgspec.structs.replace(
+            now,
+            lifecycle=lifecycle,
+            offer=now.offer if offer is None else offer,
+            reason=reason,
+        )
+        if lifecycle < now.lifecycle or wanted == now:
+            return False
+        ended_at_ms = now.ended_at_ms
+        if lifecycle in _ENDED and not ended_at_ms:
+            # A clock that was set back must not end a life before its birth.
+            ended_at_ms = max(int(wall * 1000), now.born_at_ms)
+        self.claim = msgspec.structs.replace(
+            wanted, incarnation=now.incarnation + 1, ended_at_ms=ended_at_ms
+        )
+        return True
+
+    def refute(self, verdict: Verdict) -> bool:
+        """Answer a suspicion of the present incarnation with a greater one; return whether so."""
+        mine = self.claim.incarnation
+        witnessed = verdict.witnesses_of if verdict.witnesses else 0
+        held = max(verdict.suspected, witnessed)
+        if self.has_ended or held < mine:
+            return False
+        self.claim = msgspec.structs.replace(self.claim, incarnation=held + 1)
+        return True
+
+    def is_evicted_by(self, verdict: Verdict) -> bool:
+        """Return whether the registries hold this session for gone, against our word."""
+        return verdict.verdict is Lifecycle.LEFT and not self.has_left

@@ -1,0 +1,64 @@
+"""Any engine that speaks OpenAI's API; others refine it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opentela.core.record import ModelOffer
+from opentela.supervisor.engines.base import (
+    EngineLoad,
+    EngineOffer,
+    LoadProgress,
+    MetricNames,
+    ModelEntry,
+    option,
+    read_metrics,
+    read_models,
+    read_percent,
+)
+
+
+class OpenAi:
+    """An engine of which nothing more is known."""
+
+    name: str = "openai"
+    port: int = 0
+    port_variables: tuple[str, ...] = ()
+    key_variable: str = "OTELA_ENGINE_API_KEY"
+    offer_paths: tuple[str, ...] = ()
+    metrics = MetricNames()
+
+    def is_started_by(self, argv: Sequence[str]) -> bool:
+        """Return whether there is a command: this is what remains when nothing else fits."""
+        return bool(argv)
+
+    def expected_models(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return what `--served-model-name` or `--model` names."""
+        return tuple(filter(None, (option(argv, "--served-model-name", "--model"),)))
+
+    def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
+        """Return every model of the list."""
+        models = tuple(self._model(entry) for entry in read_models(documents))
+        return EngineOffer(self.name, models, self._version(documents))
+
+    def read_load(self, metrics: str) -> EngineLoad:
+        """Return what the kind's metrics say."""
+        return read_metrics(metrics, self.metrics)
+
+    def read_progress(self, line: str) -> LoadProgress | None:
+        """Return any percentage as progress."""
+        share = read_percent(line)
+        return LoadProgress(line.strip(), share) if share >= 0 else None
+
+    def _model(self, entry: ModelEntry) -> ModelOffer:
+        return ModelOffer(
+            name=entry.id,
+            aliases=tuple(alias for alias in entry.aliases if alias != entry.id),
+            context_max=max(0, entry.max_model_len or 0),
+            quantisation=self._quantisation(entry),
+        )
+
+    def _quantisation(self, _entry: ModelEntry) -> str:
+        return ""
+
+    def _version(self, _documents: Mapping[str, Any]) -> str:
+        return ""

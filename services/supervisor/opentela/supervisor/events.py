@@ -1,0 +1,136 @@
+"""What happens to a supervisor: the events that its machine is told of."""
+
+from typing import NamedTuple, TypeAlias
+
+from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress
+from opentela.wire.control import Probe, Verdict
+
+
+class Tick(NamedTuple):
+    """Time passed."""
+
+
+class SessionMade(NamedTuple):
+    """There is a fresh key for the next session."""
+
+    key: str
+
+
+class EngineSpawned(NamedTuple):
+    """The engine's process runs."""
+
+    launch: int
+
+
+class EngineEnded(NamedTuple):
+    """No process of the engine is left, or none could be started.
+
+    Attributes:
+        reason: Why, for people.
+        is_hopeless: Trying again would end the same.
+    """
+
+    launch: int
+    reason: str
+    is_hopeless: bool = False
+
+
+class EngineWrote(NamedTuple):
+    """The engine wrote to its log."""
+
+    launch: int
+    progress: LoadProgress | None = None
+
+
+class ProbeAnswered(NamedTuple):
+    """The engine answered a health probe well."""
+
+    launch: int
+
+
+class ProbeFailed(NamedTuple):
+    """It refused the connection, or answered with an error."""
+
+    launch: int
+    reason: str
+
+
+class ProbeTimedOut(NamedTuple):
+    """It did not answer."""
+
+    launch: int
+
+
+class OfferRead(NamedTuple):
+    """The engine said what it serves."""
+
+    launch: int
+    offer: EngineOffer
+
+
+class OfferUnread(NamedTuple):
+    """The engine did not say what it serves."""
+
+    launch: int
+    reason: str
+
+
+class LoadRead(NamedTuple):
+    """The engine's metrics were read; None when they could not be."""
+
+    launch: int
+    load: EngineLoad | None
+
+
+class Carried(NamedTuple):
+    """What the gateway carries: requests at the engine, and bytes that came from it so far."""
+
+    running: int
+    received: int
+
+
+class ProbeArrived(NamedTuple):
+    """A registry asks whether we live, and says which incarnation of us it suspects, if any."""
+
+    probe: Probe
+    reply: str
+
+
+class VerdictArrived(NamedTuple):
+    """A registry tells what it holds against a session of ours."""
+
+    verdict: Verdict
+
+
+class MeshJoined(NamedTuple):
+    """The mesh is reached, at first or again: what we said meanwhile was lost."""
+
+
+class StopAsked(NamedTuple):
+    """Somebody wants us to leave."""
+
+    reason: str
+
+
+LifeEvent: TypeAlias = (
+    EngineSpawned
+    | EngineWrote
+    | ProbeAnswered
+    | ProbeFailed
+    | ProbeTimedOut
+    | OfferRead
+    | OfferUnread
+    | LoadRead
+)
+EngineEvent: TypeAlias = LifeEvent | EngineEnded
+"""Events of one launch; those of an earlier one are late and mean nothing."""
+Event: TypeAlias = (
+    Tick
+    | SessionMade
+    | EngineEvent
+    | Carried
+    | ProbeArrived
+    | VerdictArrived
+    | MeshJoined
+    | StopAsked
+)

@@ -1,0 +1,361 @@
+"""A supervisor: one command, the engines that it starts in turn, and a session for each of them.
+
+`step(now, wall, event)` is the only way to change it and returns what is to be done; it waits for
+nothing and knows no process, socket or clock.
+
+A session is one life in the mesh and an engine is one life on the host; they begin and end
+together, with one exception: a session that the registries gave up (a partition outlasted their
+grace) is followed by a new session of the same engine.
+"""
+
+import math
+from collections import deque
+from typing import Final, Literal
+
+from opentela.core.record import Lifecycle, Offer
+from opentela.core.rng import Rng
+from opentela.supervisor.actions import (
+    Action,
+    Announce,
+    AnswerProbe,
+    CloseGateway,
+    DrainGateway,
+    Exit,
+    LaunchEngine,
+    MakeSession,
+    OpenGateway,
+    RetireGateway,
+    SendBeat,
+    StopEngine,
+)
+from opentela.supervisor.claims import OwnSession, Place
+from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.engine_life import EngineLife
+from opentela.supervisor.engine_state import EngineState, Signal
+from opentela.supervisor.events import (
+    Carried,
+    EngineEnded,
+    EngineEvent,
+    Event,
+    MeshJoined,
+    ProbeArrived,
+    SessionMade,
+    StopAsked,
+    Tick,
+    VerdictArrived,
+)
+from opentela.supervisor.health import Condition
+from opentela.supervisor.offer import Terms, composed, promised
+from opentela.supervisor.restart import Backoff, RestartRule
+from opentela.supervisor.walltime import Walltime
+from opentela.wire.control import Beat, Verdict
+
+STORY_EVENTS_MAX: Final = 64
+"""What is kept of the past for `/status`: some hours of an ordinary life."""
+_BEAT_JITTER: Final = 0.1
+_IDLE_POLL_S: Final = 0.1
+"""How late a drained session may notice that its last request ended."""
+_NONCE_BYTES: Final = 8
+
+
+class Machine:
+    """The decisions of a supervisor.
+
+    Attributes:
+        session: The present session; the last one after its end.
+        life: The engine's present life; the last one after its end.
+        restarts: Engines started after the first.
+        leaving: Why we go; empty while we stay.
+        story: What happened, latest last: seconds and words.
+    """
+
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        *,
+        place: Place,
+        terms: Terms,
+        walltime: Walltime | None,
+        rng: Rng,
+        now: float,
+    ) -> None:
+        self.session: OwnSession | None = None
+        self.life: EngineLife | None = None
+        self.restarts = -1
+        self.leaving = ""
+        self.story: deque[tuple[float, str]] = deque(maxlen=STORY_EVENTS_MAX)
+        self._config = config
+        self._place = place
+        self._terms = terms
+        self._walltime = walltime
+        self._rng = rng
+        self._rule = RestartRule(config.restart, rng)
+        self._renewals = Backoff(config.restart, rng)
+        self._now = now
+        self._wall = 0.0
+        self._actions: list[Action] = []
+        # Instants at which something is due; infinity when it is not.
+        self._launch_at = now
+        self._renew_at = math.inf
+        self._beat_at = math.inf
+        self._linger_until = math.inf
+        self._drain_by = math.inf
+        self._wants: Literal["", "launch", "renew"] = ""
+        self._failure = ""
+        self._running = 0
+        self._has_gateway = False
+        self._is_over = False
+
+    @property
+    def state(self) -> EngineState:
+        """Where the engine is in its life."""
+        return self.life.state if self.life else EngineState.STOPPED
+
+    def step(self, now: float, wall: float, event: Event) -> list[Action]:
+        """Take in what happened at *now* (monotonic) and *wall* (Unix); return what to do."""
+        assert now >= self._now, f"time went back by {self._now - now} s"
+        self._now, self._wall = now, wall
+        self._actions = []
+        if not self._is_over:
+            self._take_in(event)
+            self._settle()
+        return self._actions
+
+    def next_deadline(self, now: float, wall: float) -> float:
+        """Return the instant by which `Tick` must be stepped if nothing else is."""
+        due = [self._launch_at, self._renew_at, self._beat_at, self._linger_until, self._drain_by]
+        if self.life:
+            due.append(self.life.next_deadline())
+        if self._walltime and not self.leaving:
+            due.append(now + max(0.0, self._walltime.drain_at - wall))
+        if self._is_draining():
+            due.append(now + _IDLE_POLL_S)
+        return min(due)
+
+    def _take_in(self, event: Event) -> None:
+        match event:
+            case Tick():
+                pass
+            case SessionMade(key=key):
+                self._begin_session(key)
+            case Carried(running=running, received=received):
+                self._running = running
+                if self.life:
+                    self.life.carried(self._now, running, received)
+            case ProbeArrived():
+                self._answer(event)
+            case VerdictArrived(verdict=verdict):
+                self._hear(verdict)
+            case MeshJoined():
+                if self.session:
+                    self._actions.append(Announce(self.session.claim))
+            case StopAsked(reason=reason):
+                self._leave(reason, self._config.drain.limit_s)
+            case _:
+                self._take_in_engine(event)
+
+    def _take_in_engine(self, event: EngineEvent) -> None:
+        if self.life is None or event.launch != self.life.launch:
+            return
+        if isinstance(event, EngineEnded):
+            self._on_ended(event)
+        else:
+            self.life.observe(self._now, event)
+
+    def _settle(self) -> None:
+        """Do whatever is due by now."""
+        now = self._now
+        if self._walltime and not self.leaving and self._wall >= self._walltime.drain_at:
+            left_s = max(0.0, self._walltime.leave_at - self._wall)
+            self._leave("the walltime ends", left_s)
+        if now >= self._launch_at and not self._wants:
+            self._launch_at, self._wants = math.inf, "launch"
+            self._actions.append(MakeSession())
+        elif now >= self._renew_at and not self._wants:
+            self._renew_at, self._wants = math.inf, "renew"
+            self._actions.append(MakeSession())
+        if self.life:
+            self._settle_engine(self.life)
+        if now >= self._beat_at:
+            self._beat()
+
+    def _settle_engine(self, life: EngineLife) -> None:
+        finding = life.judge(self._now)
+        if finding.condition in (Condition.UNHEALTHY, Condition.HUNG):
+            self._fail(life, f"{finding.condition}: {finding.reason}")
+        elif life.state is EngineState.LOADING and finding.condition is Condition.HEALTHY:
+            life.move(Signal.SERVED)
+            self._rule.served(self._now)
+            self._open_gateway()
+        if life.state is EngineState.READY:
+            self._announce(Lifecycle.SERVING, offer=self._offer())
+        elif self._is_draining() and self._may_finish():
+            self._close_gateway()
+            self._announce(Lifecycle.LEFT, self.leaving)
+            self._actions.append(StopEngine(life.launch, self._config.engine.stop_s))
+        self._actions.extend(life.asks(self._now))
+
+    def _begin_session(self, key: str) -> None:
+        wants, self._wants = self._wants, ""
+        self._renew_at = math.inf
+        if self.leaving:
+            return
+        old = self.session
+        if old:
+            self._announce(Lifecycle.LEFT, old.claim.reason or "followed by a new session")
+        nonce = self._rng.randbytes(_NONCE_BYTES)
+        self.session = OwnSession(
+            self._place, key=key, nonce=nonce, wall=self._wall, offer=self._offer()
+        )
+        self._tell(f"session {self.session.claim.session} born")
+        self._actions.append(Announce(self.session.claim))
+        self._beat_at = self._now + self._beat_interval_s()
+        if wants == "launch":
+            self._failure = ""
+            self.restarts += 1
+            self.life = EngineLife(self.restarts, self._config.watch, self._now)
+            self._actions.append(LaunchEngine(self.life.launch))
+        elif self._has_gateway:
+            assert old is not None
+            self._open_gateway()
+            self._actions.append(RetireGateway(old.path, self._config.drain.limit_s))
+
+    def _on_ended(self, event: EngineEnded) -> None:
+        assert self.life is not None
+        self.life.move(Signal.ENDED)
+        if self.leaving:
+            self._close_gateway()
+            self._exit("")
+            return
+        self._renew_at = math.inf
+        reason = self._failure or event.reason
+        self._announce(Lifecycle.DOWN, reason)
+        self._close_gateway()
+        delay_s = None if event.is_hopeless else self._rule.failed(self._now)
+        if delay_s is None:
+            self._exit(reason)
+        else:
+            self._tell(f"engine starts again in {delay_s:.1f} s")
+            self._launch_at = self._now + delay_s
+
+    def _fail(self, life: EngineLife, reason: str) -> None:
+        """Give the engine up: nobody is sent to it any more, and it is ended."""
+        self._failure = reason
+        self._announce(Lifecycle.DOWN, reason)
+        self._close_gateway()
+        life.move(Signal.LEFT)
+        self._actions.append(StopEngine(life.launch, self._config.engine.hung_stop_s))
+
+    def _leave(self, reason: str, limit_s: float) -> None:
+        """End in order: refuse new work, finish what runs, stop the engine, exit."""
+        if self.leaving:
+            if self._is_draining():
+                self._drain_by = min(self._drain_by, self._now + limit_s)
+            return
+        self.leaving = reason
+        self._tell(f"leaving: {reason}")
+        self._launch_at = self._renew_at = math.inf
+        life = self.life
+        match self.state:
+            case EngineState.STOPPED:
+                self._exit("")
+            case EngineState.READY:
+                assert life is not None
+                assert self.session is not None
+                life.move(Signal.LEFT)
+                self._announce(Lifecycle.DRAINING, reason)
+                self._actions.append(DrainGateway(self.session.path))
+                self._drain_by = self._now + limit_s
+                self._linger_until = min(self._drain_by, self._now + self._config.drain.linger_s)
+            case EngineState.LAUNCHING | EngineState.LOADING:
+                assert life is not None
+                life.move(Signal.LEFT)
+                self._announce(Lifecycle.LEFT, reason)
+                self._actions.append(StopEngine(life.launch, self._config.engine.stop_s))
+            case EngineState.DRAINING:
+                pass  # a failed engine is being stopped: its end will end us
+
+    def _is_draining(self) -> bool:
+        return bool(self.leaving) and self._has_gateway
+
+    def _may_finish(self) -> bool:
+        if self._now >= self._linger_until:
+            self._linger_until = math.inf
+        is_idle = self._running == 0 and math.isinf(self._linger_until)
+        return is_idle or self._now >= self._drain_by
+
+    def _answer(self, arrived: ProbeArrived) -> None:
+        session = self.session
+        if session is None:
+            return
+        probe = arrived.probe
+        held = Verdict(registry="", session=session.claim.session, suspected=probe.suspected)
+        self._refute(held)
+        self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
+
+    def _hear(self, verdict: Verdict) -> None:
+        session = self.session
+        if session is None or verdict.session != session.claim.session:
+            return
+        if not session.is_evicted_by(verdict):
+            self._refute(verdict)
+        elif not (session.has_ended or self.leaving or self._wants or self._renew_at < math.inf):
+            lived_s = self._wall - session.claim.born_at_ms / 1000
+            if lived_s >= self._config.restart.steady_s:
+                self._renewals.reset()
+            self._tell(f"evicted by {verdict.registry}")
+            self._renew_at = self._now + self._renewals.next()
+
+    def _refute(self, verdict: Verdict) -> None:
+        session = self.session
+        if session and session.refute(verdict):
+            self._tell(f"refuted a suspicion with incarnation {session.claim.incarnation}")
+            self._actions.append(Announce(session.claim))
+
+    def _announce(self, lifecycle: Lifecycle, reason: str = "", offer: Offer | None = None) -> None:
+        session = self.session
+        if session and session.move(lifecycle, wall=self._wall, reason=reason, offer=offer):
+            self._tell(f"{lifecycle.name} {reason}".strip())
+            self._actions.append(Announce(session.claim))
+
+    def _offer(self) -> Offer:
+        offer = self.life.offer if self.life and self.life.state is EngineState.READY else None
+        return composed(self._terms, offer) if offer else promised(self._terms)
+
+    def _open_gateway(self) -> None:
+        assert self.session is not None
+        self._has_gateway = True
+        self._actions.append(OpenGateway(self.session.path))
+
+    def _close_gateway(self) -> None:
+        if self._has_gateway and self.session:
+            self._has_gateway = False
+            self._drain_by = self._linger_until = math.inf
+            self._actions.append(CloseGateway(self.session.path))
+
+    def _beat(self) -> None:
+        every_s = self._beat_interval_s()
+        self._beat_at = self._now + every_s
+        if self.session is None or self.session.has_left or self.life is None:
+            return
+        load = self.life.load
+        beat = Beat(
+            incarnation=self.session.claim.incarnation,
+            running=self._running if load.running is None else load.running,
+            waiting=load.waiting,
+            kv_used=load.kv_used,
+            every_s=every_s,
+        )
+        self._actions.append(SendBeat(self.session.path, beat))
+
+    def _beat_interval_s(self) -> float:
+        return self._config.beat_s * (1 + _BEAT_JITTER * (2 * self._rng.random() - 1))
+
+    def _exit(self, reason: str) -> None:
+        self._announce(Lifecycle.LEFT, reason or self.leaving)
+        self._tell(f"over: {reason or self.leaving}")
+        self._is_over = True
+        self._actions.append(Exit(reason))
+
+    def _tell(self, words: str) -> None:
+        self.story.append((self._wall, words))

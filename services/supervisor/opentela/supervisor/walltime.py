@@ -1,0 +1,101 @@
+"""When an allocation ends, and what must have happened before.
+
+::
+
+    ──────── serve ────────▶ drain_at ── running requests finish ──▶ leave_at ── stop ──▶ ends_at
+                             no new work                             session LEFT
+
+A scheduler that ends a job sends SIGTERM to the batch shell only, or kills at once: whoever waits
+for the signal is late.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from opentela.core.errors import ConfigError
+from opentela.supervisor.config import WalltimeConfig
+
+_END_VARIABLE: Final = "SLURM_JOB_END_TIME"
+_UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_WORDS: Final = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+)
+_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?")
+
+
+class Walltime(NamedTuple):
+    """Instants of an allocation's end, in Unix seconds."""
+
+    drain_at: float
+    leave_at: float
+    ends_at: float
+
+
+def duration_s(text: str, *, field: str) -> float:
+    """Return the seconds that `2h`, `1d12h`, `90m`, `1:30:00` or `1-00:00` mean.
+
+    Raises:
+        ConfigError: It is none of these; the message names *field*.
+    """
+    words = _WORDS.fullmatch(text) if text else None
+    if words:
+        seconds = sum(
+            float(part) * unit
+            for part, unit in zip(words.groups(), _UNITS.values(), strict=True)
+            if part
+        )
+    elif clock := _CLOCK.fullmatch(text):
+        # Slurm's own forms; days-hours:minutes has no seconds, hours:minutes neither.
+        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        seconds = days * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
+    else:
+        seconds = 0.0
+    if seconds <= 0:
+        raise ConfigError(
+            f"{field} = {text!r} is no length of time",
+            remedy="write it as 2h, 90m, 1d12h or hours:minutes:seconds",
+        )
+    return seconds
+
+
+def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
+    """Return when the allocation ends, in Unix seconds; 0 when nobody knows.
+
+    The earlier of `--walltime` and Slurm's own word counts.
+
+    Raises:
+        ConfigError: Either is malformed.
+    """
+    ends = []
+    if flag:
+        ends.append(wall + duration_s(flag, field="--walltime"))
+    if given := environ.get(_END_VARIABLE, ""):
+        try:
+            ends.append(float(given))
+        except ValueError as error:
+            raise ConfigError(
+                f"${_END_VARIABLE} = {given!r} is no Unix time",
+                remedy="unset it, or use --walltime",
+            ) from error
+    return min(ends, default=0.0)
+
+
+def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | None:
+    """Return what must happen when, or None for an allocation without an end.
+
+    Raises:
+        ConfigError: Nothing could be served before the end.
+    """
+    if not ends_at:
+        return None
+    left_s = ends_at - wall
+    if left_s <= config.reserve_s:
+        raise ConfigError(
+            f"the allocation ends in {max(0.0, left_s):.0f} s, and leaving takes"
+            f" walltime.reserve_s = {config.reserve_s:.0f} s of that",
+            remedy="ask for more time, or set walltime.reserve_s lower",
+        )
+    leave_at = ends_at - config.reserve_s
+    margin_s = min(config.margin_s, config.margin_share_max * (leave_at - wall))
+    return Walltime(leave_at - margin_s, leave_at, ends_at)
