@@ -1,0 +1,92 @@
+"""Documents say what the code says."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from scripts import write_docs
+from tests.tidy import tree
+
+LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
+EVENT_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
+EVENTS = tree.ROOT / "docs" / "log-events.md"
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+def _logged() -> Iterator[tuple[Path, ast.Call]]:
+    for path in tree.sources():
+        for name, node in tree.calls(tree.syntax(path)):
+            owner, _, method = name.rpartition(".")
+            if method in LEVELS and re.fullmatch(r"(self\.)?_?(log|logger)(\.bind\(.*\))?", owner):
+                yield path, node
+
+
+def test_every_log_event_is_a_documented_constant() -> None:
+    """Whoever sees an event at night can look up what to do."""
+    documented = set(re.findall(r"^\| `([a-z0-9_]+)`", tree.text(EVENTS), re.MULTILINE))
+    said: dict[str, str] = {"library_logged": "shared/opentela/telemetry/log.py"}
+    for path, node in _logged():
+        event = node.args[0] if node.args else None
+        where = f"{tree.shown(path)}:{node.lineno}"
+        assert isinstance(event, ast.Constant), f"{where}: the event is not a constant"
+        assert EVENT_NAME.fullmatch(str(event.value)), f"{where}: {event.value!r}"
+        said[str(event.value)] = where
+    assert {name: where for name, where in said.items() if name not in documented} == {}
+    assert documented - set(said) == set()
+
+
+def _configs() -> list[type[msgspec.Struct]]:
+    found = []
+    for path in tree.sources():
+        if path.name == "config.py":
+            module = importlib.import_module(tree.module(path))
+            found += [
+                one
+                for _, one in inspect.getmembers(module, inspect.isclass)
+                if issubclass(one, msgspec.Struct) and one.__module__ == module.__name__
+            ]
+    return found
+
+
+@pytest.mark.parametrize("form", _configs(), ids=lambda form: form.__name__)
+def test_every_field_of_a_configuration_is_documented(form: type[msgspec.Struct]) -> None:
+    """Unit, default and what it trades: an operator has nothing else to go by."""
+    documented = set(write_docs.attributes(form))
+    values = {
+        field.name
+        for field in msgspec.structs.fields(form)
+        if not isinstance(field.default, msgspec.Struct)
+    }
+    assert values - documented == set()
+    assert documented <= {field.name for field in msgspec.structs.fields(form)}
+    assert form.__struct_config__.frozen
+    assert form.__struct_config__.forbid_unknown_fields
+
+
+def test_what_is_made_from_code_is_up_to_date() -> None:
+    """`make docs` has been run."""
+    stale = [tree.shown(path) for path, text in write_docs.rewritten() if tree.text(path) != text]
+    assert stale == [], "run: make docs"
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    """A dead link is found here, not by a reader."""
+    dead = [
+        f"{tree.shown(path)}: {target}"
+        for path in tree.files()
+        if path.suffix == ".md"
+        for target in LINK.findall(tree.text(path))
+        if "://" not in target and not (path.parent / target).exists()
+    ]
+    assert dead == []
+
+
+def test_decisions_are_numbered_without_gap() -> None:
+    """A decision is known by its number for ever."""
+    numbers = [int(path.name[:4]) for path in sorted((tree.ROOT / "docs" / "adr").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
