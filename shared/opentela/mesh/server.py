@@ -80,9 +80,10 @@ class NatsServer:
             process = await asyncio.create_subprocess_exec(
                 binary,
                 "--config",
-                conf,
+                conf.resolve(),
                 "--log",
-                log,
+                log.resolve(),
+                cwd=conf.parent,  # as its paths are written
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,

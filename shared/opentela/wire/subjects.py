@@ -83,18 +83,60 @@ def reply(role: str, provider: ProviderId, instance: str, tail: str) -> str:
 
     *tail* is the answering session, so that the few subjects in use stay in the servers' match
     caches. Only for the reply of an `Open` is it the stream: "no responders" carries nothing else.
+    The asker comes before the answerer so that what it subscribes to has no wildcard but the end:
+    leaf servers let no other interest through (see `mesh/permissions.py`).
     """
-    return f"{ROOT}.reply.{token(role)}.{token(provider)}.{token(instance)}.{token(tail)}"
+    return f"{ROOT}.reply.{token(role)}.{token(instance)}.{token(provider)}.{token(tail)}"
 
 
 def replies(role: str, instance: str) -> str:
     """Everything that any provider answers to one process of a role."""
-    return f"{ROOT}.reply.{token(role)}.*.{token(instance)}.*"
+    return f"{ROOT}.reply.{token(role)}.{token(instance)}.>"
 
 
 def inbox(role: str) -> str:
     """The prefix under which a role's own request/reply inboxes live."""
     return f"{ROOT}.inbox.{token(role)}"
+
+
+def command(path: SessionPath) -> str:
+    """A placer tells a provider's agent what to run; the last token is the agent's node."""
+    return f"{ROOT}.command.{_path(path)}"
+
+
+def whole(conversation: str) -> str:
+    """Everything that is said in a conversation, such as every delta of everybody."""
+    return f"{ROOT}.{token(conversation)}.>"
+
+
+def single(conversation: str) -> str:
+    """The subject of a conversation that has only one."""
+    return f"{ROOT}.{token(conversation)}"
+
+
+def of_provider(conversation: str, provider: str, site: str = "*") -> str:
+    """What concerns the sessions of a provider at a site; `*` stands for every one."""
+    return f"{ROOT}.{token(conversation)}.{_part(provider)}.{_part(site)}.>"
+
+
+def of_member(conversation: str, name: str, *, deep: bool) -> str:
+    """What is addressed to one registry, router, placer or tool; *deep* if more tokens follow."""
+    return f"{ROOT}.{token(conversation)}.{token(name)}{'.>' if deep else ''}"
+
+
+def answers_of(provider: str) -> str:
+    """Every answer that a provider gives, to whomever."""
+    return f"{ROOT}.reply.*.*.{_part(provider)}.>"
+
+
+def interest_in(conversation: str) -> str:
+    """What names the wildcard subscriptions to a conversation, and no message in it.
+
+    It has as many tokens as those subscriptions, counting their final `>`, and fewer than any
+    message, so that to a server it matches the one and never the other.
+    """
+    tokens = 3 if conversation == "reply" else 1
+    return f"{ROOT}.{token(conversation)}" + ".*" * tokens
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -125,6 +167,10 @@ def path_of(subject: str) -> SessionPath:
         raise WireError(f"subject {subject!r} names no session")
     provider, site, session = tokens[-3:]
     return SessionPath(ProviderId(provider), SiteId(site), SessionId(session))
+
+
+def _part(value: str) -> str:
+    return value if value == "*" else token(value)
 
 
 def _path(path: SessionPath) -> str:

@@ -20,8 +20,8 @@ PATH = SessionPath(ProviderId("p"), SiteId("s"), SessionId("n"))
         (subjects.data(PATH), "otela.v1.data.p.s.n"),
         (subjects.event("LEFT", PATH), "otela.v1.events.LEFT.p.s.n"),
         (subjects.gossip("r1"), "otela.v1.gossip.r1"),
-        (subjects.reply("edge", PATH.provider, "i1", "t"), "otela.v1.reply.edge.p.i1.t"),
-        (subjects.replies("edge", "i1"), "otela.v1.reply.edge.*.i1.*"),
+        (subjects.reply("edge", PATH.provider, "i1", "t"), "otela.v1.reply.edge.i1.p.t"),
+        (subjects.replies("edge", "i1"), "otela.v1.reply.edge.i1.>"),
         (subjects.inbox("r1"), "otela.v1.inbox.r1"),
     ],
 )
