@@ -13,6 +13,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from opentela.core import ids
 from opentela.core.digest import DigestTrie, record_hash
 from opentela.core.errors import ForgedRecordError, WireError
@@ -134,6 +136,13 @@ class SessionMap:
         """Return what is held of *session*."""
         return self._records.get(session)
 
+    def like(self, record: SessionRecord) -> SessionRecord | None:
+        """Return what is held of the session that *record*, still unchecked, is about."""
+        try:
+            return self._records.get(claim_of(record).session)
+        except msgspec.DecodeError:
+            return None
+
     # Entering ----------------------------------------------------------------
 
     def admit(
@@ -223,6 +232,11 @@ class SessionMap:
             self._left_at_ms[session] = ended_at_ms(record)
         else:
             self._living[session] = record
+
+    def refuse(self, reason: Reason, detail: str, record: SessionRecord) -> Rejection:
+        """Count a refusal for a reason that only the caller can see, and return it."""
+        self.rejections[reason] += 1
+        return Rejection(reason, detail, record, claim_of(record).session)
 
     def _outcome(self, changes: list[Change], rejected: list[Rejection]) -> Applied:
         self.rejections.update(rejection.reason for rejection in rejected)

@@ -1,0 +1,1 @@
+"""The registry: knows every session, finds the dead, and tells."""

@@ -1,0 +1,143 @@
+"""Every knob of a registry: its unit, what it trades, how it relates to others.
+
+`LAN` is what the defaults are made for: sites joined by the hub. `LOCAL` is for one machine, where
+nothing is far and somebody watches.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from opentela.core.errors import ConfigError
+from opentela.telemetry.config import HealthConfig, LogConfig
+
+Seconds = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When silence becomes suspicion, and suspicion the end.
+
+    A session says itself how often it beats (`every_s`, 1 s by default).
+
+    Attributes:
+        late_beats: Beats; silence of `late_beats * every_s` makes a registry probe. Lower finds the
+            dead sooner (at most this long after death when the mesh says "no responders") and
+            probes the living more often.
+        lease_beats: Beats; silence of `lease_beats * every_s` together with `probes_min`
+            unanswered probes is suspicion. Lower leaves a frozen host or a half-open link sooner,
+            and suspects more that were only slow. Above `late_beats`.
+        probes_min: Probes that must have gone unanswered by then.
+        probe_every_s: Seconds between probes of a late session.
+        probe_timeout_s: Seconds until a probe counts as unanswered.
+        suspect_probe_every_s: Seconds between probes of a suspected session: what it takes to
+            notice that it is back.
+        grace_s: Seconds of suspicion until `LEFT`, which cannot be taken back. Above the longest
+            pause that is to be survived, with time to reconnect: 32 s of SIGSTOP and 13 s.
+        advisory_ttl_s: Seconds for which a scheduler's or leaf's word on a session holds.
+    """
+
+    late_beats: Annotated[float, Meta(gt=1)] = 1.5
+    lease_beats: Annotated[float, Meta(gt=1)] = 5.0
+    probes_min: Count = 2
+    probe_every_s: Seconds = 1.0
+    probe_timeout_s: Seconds = 1.0
+    suspect_probe_every_s: Seconds = 2.0
+    grace_s: Seconds = 45.0
+    advisory_ttl_s: Seconds = 60.0
+
+    def __post_init__(self) -> None:
+        if self.lease_beats <= self.late_beats:
+            raise ConfigError(
+                f"detector.lease_beats = {self.lease_beats} is not above late_beats",
+                remedy=f"set it above {self.late_beats}",
+            )
+
+
+class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a registry doubts itself instead of the sessions.
+
+    Attributes:
+        doubt_share: Share of the watched sessions; when at least this many are silent together,
+            it is likelier that the registry is cut off than that all of them died.
+        doubt_sessions_min: Sessions; fewer silent ones never cause doubt.
+        doubt_max_s: Seconds of doubt after which evictions go on: sites do die.
+        evictions_share: Share of the living that may be evicted in `evictions_window_s`.
+        evictions_min: Sessions that may be evicted in a window however few live.
+        evictions_window_s: Seconds.
+    """
+
+    doubt_share: Share = 0.5
+    doubt_sessions_min: Count = 8
+    doubt_max_s: Seconds = 600.0
+    evictions_share: Share = 0.2
+    evictions_min: Count = 8
+    evictions_window_s: Seconds = 60.0
+
+
+class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How registries keep each other up to date.
+
+    Attributes:
+        gossip_s: Seconds between rounds: one presence to all, one digest to a random peer. What
+            a lost delta costs at most, times the number of peers; some 400 bytes each.
+        heard_s: Seconds without a word after which a peer counts as away: it is not gossiped with,
+            and the quorum for suspicion does without it. A few rounds.
+        memory_s: Seconds for which an away peer still counts for the quorum that evicts: eviction
+            cannot be refuted, so a registry that is cut off must not become a majority of one.
+        quorum: Registries that must fail to reach a session; capped at those that there are.
+        learn_s: Seconds for which a registry without peers and without a state file listens
+            before it answers: three beats make every living session known.
+    """
+
+    gossip_s: Seconds = 1.0
+    heard_s: Seconds = 5.0
+    memory_s: Seconds = 600.0
+    quorum: Count = 2
+    learn_s: Seconds = 3.0
+
+
+class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the dead are remembered.
+
+    Attributes:
+        tombstone_s: Seconds for which a session that has `LEFT` is kept, so that no old copy of
+            its record brings it back. Above the longest partition; some 2 KB each.
+        clock_margin_s: Seconds more, because clocks differ.
+        sweep_s: Seconds between sweeps.
+        state_file: Where the map is kept over a restart, mode 0600; empty for nowhere. Only a
+            registry without peers needs it.
+        state_every_s: Seconds between writes of that file.
+    """
+
+    tombstone_s: Seconds = 86_400.0
+    clock_margin_s: Seconds = 3_600.0
+    sweep_s: Seconds = 60.0
+    state_file: str = ""
+    state_every_s: Seconds = 30.0
+
+
+class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A registry.
+
+    Attributes:
+        unroutable_is_unready: Whether `/readyz` is red while a model that is offered has no
+            routable session. `/status` and the metrics tell it in any case.
+    """
+
+    detector: DetectorConfig = DetectorConfig()
+    restraint: RestraintConfig = RestraintConfig()
+    peers: PeersConfig = PeersConfig()
+    retention: RetentionConfig = RetentionConfig()
+    health: HealthConfig = HealthConfig()
+    log: LogConfig = LogConfig()
+    unroutable_is_unready: bool = True
+
+
+LAN: Final = RegistryConfig()
+LOCAL: Final = RegistryConfig(
+    detector=DetectorConfig(lease_beats=3.0, grace_s=10.0, suspect_probe_every_s=1.0),
+    peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, learn_s=1.5),
+)

@@ -1,0 +1,250 @@
+"""Evidence that sessions live, path by path, and when all of it has failed.
+
+A session beats. While it does, nothing is asked of it. When a beat is late it is probed, and then
+it is the paths together that decide:
+
+==================  ===========================================  ===================
+heartbeat           probe                                        so the session is
+==================  ===========================================  ===================
+in time             anything                                     alive
+late                answered                                     alive
+late                "no responders"                              failed, at once
+lease is over       `probes_min` unanswered                      failed
+late                an advisory says that it ended               failed, at once
+anything            an advisory says that it runs                alive
+==================  ===========================================  ===================
+
+"Failed" is this registry's own observation; what follows from it is decided elsewhere. One sign of
+life on any path ends it.
+"""
+
+import heapq
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from opentela.core.ids import SessionId
+from opentela.registry.config import DetectorConfig
+from opentela.wire.control import BEAT_EVERY_S
+
+BEAT_EVERY_MAX_S: Final = 10.0
+"""A session may not promise to beat more rarely: death would go unnoticed that long."""
+BEAT_EVERY_MIN_S: Final = 0.05
+
+
+class Path(StrEnum):
+    """An independent way to learn whether a session lives."""
+
+    HEARTBEAT = "heartbeat"
+    PROBE = "probe"
+    ADVISORY = "advisory"
+
+
+class SendProbe(NamedTuple):
+    """Ask the session whether it lives."""
+
+    session: SessionId
+    sequence: int
+
+
+class Failed(NamedTuple):
+    """Every available path to the session has failed, as of now."""
+
+    session: SessionId
+
+
+Finding: TypeAlias = SendProbe | Failed
+
+
+class _Advice(NamedTuple):
+    alive: bool
+    until: float
+
+
+class _Watch:
+    """What is known of one session; `entry_at` is the time of its one valid entry in the heap."""
+
+    __slots__ = (
+        "advice",
+        "entry_at",
+        "every_s",
+        "failed_at",
+        "heard_at",
+        "is_gone",
+        "is_urged",
+        "probe_at",
+        "probed_at",
+        "unanswered",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.heard_at = now
+        self.every_s = BEAT_EVERY_S
+        self.failed_at: float | None = None
+        self.advice: _Advice | None = None
+        self.entry_at: float | None = None
+        self.is_urged = False
+        self.forget_probes(now)
+
+    def forget_probes(self, now: float) -> None:
+        self.is_gone = False
+        self.unanswered = 0
+        self.probed_at: float | None = None
+        self.probe_at = now
+
+
+class Detector:
+    """Watches sessions; `due` tells what time has brought."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        self._config = config
+        self._watches: dict[SessionId, _Watch] = {}
+        self._failing: dict[SessionId, float] = {}
+        self._heap: list[tuple[float, SessionId]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    @property
+    def failing(self) -> dict[SessionId, float]:
+        """Sessions that all paths have failed, and since when; to be read, not written."""
+        return self._failing
+
+    def is_watched(self, session: SessionId) -> bool:
+        """Return whether the session is watched."""
+        return session in self._watches
+
+    def is_heard(self, session: SessionId, now: float) -> bool:
+        """Return whether the session lives by its own voice: not even late."""
+        watch = self._watches.get(session)
+        return watch is not None and now < self._late_at(watch)
+
+    def next_deadline(self) -> float | None:
+        """Return when `due` may have something to tell."""
+        return self._heap[0][0] if self._heap else None
+
+    # Events ------------------------------------------------------------------
+
+    def watch(self, session: SessionId, now: float) -> None:
+        """Begin to watch a session, which counts as heard now."""
+        if session not in self._watches:
+            watch = self._watches[session] = _Watch(now)
+            self._enter(session, watch, self._late_at(watch))
+
+    def unwatch(self, session: SessionId) -> None:
+        """Watch a session no longer; its entry in the heap finds nobody."""
+        self._watches.pop(session, None)
+        self._failing.pop(session, None)
+
+    def heard(self, session: SessionId, now: float, *, every_s: float = 0.0) -> None:
+        """Take a sign of life; *every_s*, if given, is when to expect the next beat."""
+        watch = self._watches.get(session)
+        if watch is None:
+            return
+        watch.heard_at = now
+        if every_s > 0:
+            watch.every_s = min(max(every_s, BEAT_EVERY_MIN_S), BEAT_EVERY_MAX_S)
+        watch.is_urged = False
+        watch.failed_at = None
+        watch.forget_probes(now)
+        self._failing.pop(session, None)
+        self._enter(session, watch, self._late_at(watch))
+
+    def refused(self, session: SessionId, now: float) -> None:
+        """Take "no responders": the mesh knows that nobody listens there."""
+        watch = self._watches.get(session)
+        if watch is None or watch.probed_at is None:
+            return
+        watch.probed_at = None
+        watch.is_gone = True
+        self._enter(session, watch, now)
+
+    def advise(self, session: SessionId, now: float, *, alive: bool) -> None:
+        """Take the word of a scheduler or a leaf on a session."""
+        watch = self._watches.get(session)
+        if watch is not None:
+            watch.advice = _Advice(alive, now + self._config.advisory_ttl_s)
+            self._enter(session, watch, now)
+
+    def urge(self, session: SessionId, now: float) -> None:
+        """Probe a session now, although its beats are in time: somebody else cannot reach it."""
+        watch = self._watches.get(session)
+        if watch is not None and watch.failed_at is None:
+            watch.is_urged = True
+            self._enter(session, watch, now)
+
+    def pardon(self, now: float) -> None:
+        """Give everybody a fresh lease: it was the registry itself that did not listen."""
+        for session, watch in self._watches.items():
+            watch.heard_at = now
+            watch.forget_probes(now)
+            if watch.failed_at is not None:
+                watch.failed_at = self._failing[session] = now
+            self._enter(session, watch, self._late_at(watch))
+
+    # Time --------------------------------------------------------------------
+
+    def due(self, now: float) -> list[Finding]:
+        """Return what is to be asked and what has failed by *now*."""
+        findings: list[Finding] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, session = heapq.heappop(self._heap)
+            watch = self._watches.get(session)
+            if watch is not None and watch.entry_at == at:
+                findings += self._examined(session, watch, now)
+                watch.entry_at = None
+                self._enter(session, watch, self._look_at(watch, now))
+        return findings
+
+    def _examined(self, session: SessionId, watch: _Watch, now: float) -> list[Finding]:
+        findings: list[Finding] = []
+        config = self._config
+        if watch.probed_at is not None and now >= watch.probed_at + config.probe_timeout_s:
+            watch.probed_at = None
+            watch.unanswered += 1
+        is_late = now >= self._late_at(watch)
+        if (is_late or watch.is_urged) and watch.probed_at is None and now >= watch.probe_at:
+            is_failed = watch.failed_at is not None
+            every_s = config.suspect_probe_every_s if is_failed else config.probe_every_s
+            watch.probed_at, watch.probe_at = now, now + every_s
+            watch.is_urged = False
+            self._sequence += 1
+            findings.append(SendProbe(session, self._sequence))
+        if watch.failed_at is None and self._has_failed(watch, now):
+            watch.failed_at = self._failing[session] = now
+            findings.append(Failed(session))
+        return findings
+
+    def _has_failed(self, watch: _Watch, now: float) -> bool:
+        advice = watch.advice if watch.advice and now < watch.advice.until else None
+        if now < self._late_at(watch) or (advice and advice.alive):
+            return False
+        if watch.is_gone or advice:
+            return True
+        lease_ends_at = watch.heard_at + watch.every_s * self._config.lease_beats
+        return now >= lease_ends_at and watch.unanswered >= self._config.probes_min
+
+    def _look_at(self, watch: _Watch, now: float) -> float:
+        """Return when something can next be found, always later than *now*."""
+        late_at = self._late_at(watch)
+        if now < late_at and watch.probed_at is None and not watch.is_urged:
+            return late_at
+        times = [watch.probe_at]
+        if watch.probed_at is not None:
+            times = [watch.probed_at + self._config.probe_timeout_s]
+        if now < late_at:
+            times.append(late_at)
+        if watch.failed_at is None:
+            times.append(watch.heard_at + watch.every_s * self._config.lease_beats)
+            if watch.advice:
+                times.append(watch.advice.until)
+        return min(time for time in times if time > now)
+
+    def _late_at(self, watch: _Watch) -> float:
+        return watch.heard_at + watch.every_s * self._config.late_beats
+
+    def _enter(self, session: SessionId, watch: _Watch, at: float) -> None:
+        """See to it that the session is looked at by *at*; looking too early does no harm."""
+        if watch.entry_at is None or at < watch.entry_at:
+            watch.entry_at = at
+            heapq.heappush(self._heap, (at, session))

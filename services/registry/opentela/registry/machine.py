@@ -1,0 +1,278 @@
+"""The registry: every event enters by `step`, and what it returns is all that is to be done.
+
+What it composes: sessions and judgement (`sessions`), the other registries (`peers`,
+`view.exchange`), how to begin (`boot`) and to forget (`compaction`), and whether all is well.
+"""
+
+from typing import Final
+
+from opentela.core.errors import WireError
+from opentela.core.rng import Rng
+from opentela.core.session_map import SessionMap, Verify
+from opentela.registry import messages as m
+from opentela.registry.boot import Boot, Phase
+from opentela.registry.compaction import own_cut_ms, shared_cut_ms
+from opentela.registry.config import RegistryConfig
+from opentela.registry.models import routable_sessions
+from opentela.registry.peers import Peers
+from opentela.registry.sessions import Moment, Sessions
+from opentela.view import exchange
+from opentela.wire.control import (
+    DigestAsk,
+    Gossip,
+    Leaves,
+    Page,
+    PageAsk,
+    Presence,
+    Records,
+    Repair,
+    SnapshotAsk,
+)
+
+LAG_MAX_S: Final = 1.0
+"""Seconds by which a deadline may be missed before this registry blames silence on itself."""
+_JITTER: Final = 0.2
+"""Rounds are spread by this share, so that registries do not keep step."""
+
+
+class RegistryMachine:
+    """One registry.
+
+    Attributes:
+        held: The map; to be read, not written.
+        models: Each offered model with its routable sessions, as of the last round.
+        is_ready, reason: Whether the registry is well, and if not, why.
+    """
+
+    def __init__(self, *, name: str, verify: Verify, rng: Rng, config: RegistryConfig) -> None:
+        self._name = name
+        self._rng = rng
+        self._config = config
+        self._peers = Peers(config.peers)
+        self._boot = Boot(config.peers)
+        self._sessions = Sessions(name=name, verify=verify, config=config, peers=self._peers)
+        self._round_at = self._sweep_at = self._expected_at = 0.0
+        self._mesh_is_lost = False
+        self.models: dict[str, int] = {}
+        self.is_ready, self.reason = False, "starting"
+
+    @property
+    def held(self) -> SessionMap:
+        """The map of all sessions."""
+        return self._sessions.held
+
+    def next_deadline(self) -> float:
+        """Return when `Tick` is due; never later than the next round."""
+        deadlines = [self._round_at, self._boot.next_deadline()]
+        if not self._mesh_is_lost:
+            deadlines.append(self._sessions.detector.next_deadline())
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    def step(self, now: float, wall: float, event: m.Event) -> list[m.Action]:
+        """Take one event and return what is to be done about it."""
+        at = Moment(now, wall)
+        if now > self._expected_at + LAG_MAX_S:
+            # Whoever wakes up late has heard nobody meanwhile.
+            self._sessions.detector.pardon(now)
+        actions = self._on_event(at, event)
+        if not self._mesh_is_lost:
+            actions += self._sessions.detect(at)
+        if isinstance(event, m.Tick):
+            actions += self._on_tick(at)
+        if self._boot.phase is Phase.KNOWING and not self._sessions.is_settled:
+            self._sessions.is_settled = True
+            actions.append(m.ServeSnapshots())
+        actions += self._readiness()
+        self._expected_at = self.next_deadline()
+        return actions
+
+    def status(self, now: float) -> dict[str, object]:
+        """Return what operators are told."""
+        detector, restraint = self._sessions.detector, self._sessions.restraint
+        doubting = restraint.doubting_since
+        return {
+            "registry": self._name,
+            "healthy": self.is_ready and not self._unroutable(),
+            "phase": self._boot.phase.name.lower(),
+            "sessions": len(self.held.living),
+            "tombstones": len(self.held) - len(self.held.living),
+            "silent": len(detector.failing),
+            "doubting_s": None if doubting is None else round(now - doubting, 1),
+            "peers": self._peers.there(now),
+            "peers_away": sorted(set(self._peers.known(now)) - set(self._peers.there(now))),
+            "models": self.models,
+            "models_unroutable": self._unroutable(),
+            "rejected": {reason.value: n for reason, n in sorted(self.held.rejections.items())},
+        }
+
+    # Events ------------------------------------------------------------------
+
+    def _on_event(self, at: Moment, event: m.Event) -> list[m.Action]:
+        sessions = self._sessions
+        actions: list[m.Action] = []
+        match event:
+            case m.BeatHeard(path=path, beat=beat):
+                actions = sessions.beaten(at, path, beat)
+            case m.DeltaHeard(path=path, signed=signed):
+                actions = sessions.claimed(at, path, signed)
+            case m.ProbeAnswered(path=path, reply=reply):
+                actions = sessions.answered(at, path, reply.signed)
+            case m.ProbeRefused(session=session):
+                sessions.detector.refused(session, at.now)
+            case m.Advised(session=session, alive=alive):
+                sessions.detector.advise(session, at.now, alive=alive)
+            case m.Restored():
+                self._boot.has_state = bool(event.records)
+                actions = sessions.merged(at, event.records, "state file")
+                self.held.adopt_horizon(cut_ms=event.cut_ms, horizon_ms=event.horizon_ms)
+            case m.Tick():
+                pass
+            case _:
+                actions = self._on_peers(at, event)
+        return actions
+
+    def _on_peers(self, at: Moment, event: m.PeerEvent) -> list[m.Action]:
+        actions: list[m.Action] = []
+        match event:
+            case m.VerdictHeard(path=path, verdict=verdict):
+                if self._peer_heard(at, verdict.registry):
+                    actions = self._sessions.judged(at, path, verdict)
+            case m.PresenceHeard(presence=presence):
+                actions = self._on_presence(at, presence.registry)
+            case m.GossipHeard(message=message):
+                actions = self._on_gossip(at, message)
+            case m.SnapshotAsked(ask=ask, reply=reply):
+                actions = self._on_snapshot(ask, reply)
+            case m.PageHeard(page=page):
+                actions = self._on_page(at, page)
+            case m.PageFailed():
+                self._boot.failed(at.now)
+            case m.MeshLost():
+                self._mesh_is_lost = True
+            case m.MeshBack():
+                self._mesh_is_lost = False
+                self._sessions.detector.pardon(at.now)
+                self._round_at = at.now
+        return actions
+
+    # Peers -------------------------------------------------------------------
+
+    def _peer_heard(self, at: Moment, peer: str) -> bool:
+        """Take a word of a peer; what this registry itself has published is none."""
+        if peer == self._name:
+            return False
+        self._peers.heard(peer, at.now)
+        return True
+
+    def _on_presence(self, at: Moment, peer: str) -> list[m.Action]:
+        if peer == self._name or not self._peers.heard(peer, at.now):
+            return []
+        # It was away: compare at once, much may have happened on its side.
+        return [m.PublishGossip(peer=peer, message=exchange.opening(self.held, self._name))]
+
+    def _on_gossip(self, at: Moment, message: Gossip) -> list[m.Action]:
+        match message:
+            case DigestAsk() | Leaves():
+                self._peer_heard(at, message.asker)
+                self._follow_cut(at, message.cut_ms)
+                return self._answer(message)
+            case Repair():
+                self._peer_heard(at, message.registry)
+                self._follow_cut(at, message.cut_ms)
+                return self._on_repair(at, message)
+            case Records():
+                self._peer_heard(at, message.sender)
+                return self._sessions.merged(at, message.records, f"registry {message.sender}")
+
+    def _on_repair(self, at: Moment, repair: Repair) -> list[m.Action]:
+        actions = self._sessions.merged(at, repair.records, f"registry {repair.registry}")
+        replies: list[Gossip] = [
+            *exchange.asks(self.held, self._name, repair),
+            *exchange.wanted(self.held, self._name, repair.wanted),
+        ]
+        for reply in replies:
+            actions.append(m.PublishGossip(peer=repair.registry, message=reply))
+        return actions
+
+    def _answer(self, ask: DigestAsk | Leaves) -> list[m.Action]:
+        try:
+            repair = exchange.answer(self.held, self._name, ask)
+        except WireError as error:
+            return [m.RefusedMessage(kind="gossip", error=error)]
+        return [m.PublishGossip(peer=ask.asker, message=repair)]
+
+    def _follow_cut(self, at: Moment, cut_ms: int) -> None:
+        self.held.forget(shared_cut_ms(cut_ms, at.wall, self._config.retention))
+
+    def _on_snapshot(self, ask: SnapshotAsk, reply: str) -> list[m.Action]:
+        if isinstance(ask, PageAsk):
+            return [m.Answer(reply=reply, answer=exchange.page(self.held, self._name, ask))]
+        try:
+            return [m.Answer(reply=reply, answer=exchange.answer(self.held, self._name, ask))]
+        except WireError as error:
+            return [m.RefusedMessage(kind="snapshot", error=error)]
+
+    def _on_page(self, at: Moment, page: Page) -> list[m.Action]:
+        self._peer_heard(at, page.registry)
+        actions = self._sessions.merged(at, page.records, f"registry {page.registry}")
+        following = exchange.following(page)
+        self._boot.paged(following)
+        if following is None:
+            # Not before: old sessions on later pages would have been taken for forgotten ones.
+            cut_ms = shared_cut_ms(page.cut_ms, at.wall, self._config.retention)
+            self.held.adopt_horizon(cut_ms=cut_ms, horizon_ms=page.horizon_ms)
+        return actions
+
+    # Time --------------------------------------------------------------------
+
+    def _on_tick(self, at: Moment) -> list[m.Action]:
+        actions: list[m.Action] = []
+        ask = self._boot.due(at.now)
+        if ask is not None:
+            actions.append(m.AskPage(ask=ask))
+        if at.now >= self._round_at:
+            spread = 1 + _JITTER * (self._rng.random() - 0.5)
+            self._round_at = at.now + self._config.peers.gossip_s * spread
+            if not self._mesh_is_lost:
+                actions += self._round(at)
+        return actions
+
+    def _round(self, at: Moment) -> list[m.Action]:
+        """Do what is done once in a while: tell peers, compare, conclude, forget."""
+        actions: list[m.Action] = [m.PublishPresence(presence=Presence(registry=self._name))]
+        partner = self._peers.partner(at.now, self._rng)
+        if partner is not None:
+            opening = exchange.opening(self.held, self._name)
+            actions.append(m.PublishGossip(peer=partner, message=opening))
+        actions += self._sessions.conclude(at)
+        if at.now >= self._sweep_at:
+            self._sweep_at = at.now + self._config.retention.sweep_s
+            self.held.forget(own_cut_ms(at.wall, self._config.retention))
+        self.models = routable_sessions(self.held.living.values())
+        return actions
+
+    def _readiness(self) -> list[m.Action]:
+        reason = self._trouble()
+        if (not reason, reason) == (self.is_ready, self.reason):
+            return []
+        self.is_ready, self.reason = not reason, reason
+        return [m.SetReady(flag=self.is_ready, reason=reason)]
+
+    def _trouble(self) -> str:
+        if self._mesh_is_lost:
+            return "the mesh does not answer"
+        if self._boot.phase is not Phase.KNOWING:
+            return f"{self._boot.phase.name.lower()} what there is"
+        if self._sessions.restraint.doubting_since is not None:
+            detector = self._sessions.detector
+            return (
+                f"{len(detector.failing)} of {len(detector)} sessions are silent:"
+                " this registry may be cut off"
+            )
+        unroutable = self._unroutable()
+        if unroutable and self._config.unroutable_is_unready:
+            return f"no session to route to: {', '.join(unroutable)}"
+        return ""
+
+    def _unroutable(self) -> list[str]:
+        return [model for model, sessions in self.models.items() if not sessions]

@@ -1,0 +1,51 @@
+"""The other registries: who is there, whom to gossip with, how many make a quorum."""
+
+from typing import Final
+
+from opentela.core.rng import Rng
+from opentela.registry.config import PeersConfig
+
+PEERS_MAX: Final = 64
+"""Registries that are remembered; names beyond are ignored, as nobody runs that many."""
+
+
+class Peers:
+    """Registries by name, as they were last heard."""
+
+    def __init__(self, config: PeersConfig) -> None:
+        self._config = config
+        self._heard_at: dict[str, float] = {}
+
+    def heard(self, name: str, now: float) -> bool:
+        """Take a word of a peer; return whether it was away until now."""
+        was_away = not self._is_there(name, now)
+        if name in self._heard_at or len(self._heard_at) < PEERS_MAX:
+            self._heard_at[name] = now
+        return was_away and name in self._heard_at
+
+    def there(self, now: float) -> list[str]:
+        """Return who was heard lately."""
+        return [name for name in self._heard_at if self._is_there(name, now)]
+
+    def known(self, now: float) -> list[str]:
+        """Return who is remembered; forget the others."""
+        oldest = now - self._config.memory_s
+        self._heard_at = {name: at for name, at in self._heard_at.items() if at > oldest}
+        return list(self._heard_at)
+
+    def partner(self, now: float, rng: Rng) -> str | None:
+        """Return a random peer to compare with."""
+        there = self.there(now)
+        return there[rng.randrange(len(there))] if there else None
+
+    def quorum(self, now: float) -> int:
+        """Return how many must witness a silence to make it a suspicion."""
+        return min(self._config.quorum, 1 + len(self.there(now)))
+
+    def quorum_to_evict(self, now: float) -> int:
+        """Return how many must witness it to make it the end."""
+        return min(self._config.quorum, 1 + len(self.known(now)))
+
+    def _is_there(self, name: str, now: float) -> bool:
+        at = self._heard_at.get(name)
+        return at is not None and at > now - self._config.heard_s

@@ -1,0 +1,269 @@
+"""The sessions that a registry holds, watches and judges, and what follows when one changes."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from opentela.core.ids import SessionId
+from opentela.core.record import (
+    Lifecycle,
+    SessionRecord,
+    SignedClaim,
+    claim_of,
+    is_suspected,
+    lifecycle_of,
+)
+from opentela.core.session_map import Applied, Change, Reason, Rejection, SessionMap, Verify
+from opentela.registry import judgement
+from opentela.registry.config import RegistryConfig
+from opentela.registry.detector import Detector, Failed, SendProbe
+from opentela.registry.events import events_of
+from opentela.registry.messages import (
+    Action,
+    PublishEvent,
+    PublishProbe,
+    PublishVerdict,
+    Refused,
+)
+from opentela.registry.peers import Peers
+from opentela.registry.restraint import Restraint
+from opentela.registry.throttle import Throttle
+from opentela.view import exchange
+from opentela.wire.control import Beat, Probe, Verdict
+from opentela.wire.subjects import SessionPath
+
+REMIND_EVERY_S: Final = 1.0
+"""Seconds between two reminders to one owner: that it is suspected, unknown, or has left."""
+
+
+class Moment(NamedTuple):
+    """An instant on both clocks: monotonic and Unix seconds."""
+
+    now: float
+    wall: float
+
+
+class Sessions:
+    """The map and everything that is derived from it.
+
+    Attributes:
+        held: The map.
+        detector: Who lives, as this registry sees it.
+        restraint: Whether it may believe that.
+        is_settled: Whether what is new here is news; while booting, it mostly is not.
+    """
+
+    def __init__(self, *, name: str, verify: Verify, config: RegistryConfig, peers: Peers) -> None:
+        self._name = name
+        self._grace_s = config.detector.grace_s
+        self._peers = peers
+        self._reminders = Throttle(REMIND_EVERY_S)
+        self._down_at: dict[SessionId, float] = {}
+        self.held = SessionMap(verify)
+        self.detector = Detector(config.detector)
+        self.restraint = Restraint(config.restraint)
+        self.is_settled = False
+
+    # What owners say ---------------------------------------------------------
+
+    def claimed(self, at: Moment, path: SessionPath, signed: SignedClaim) -> list[Action]:
+        """Take a claim that its owner published: always news."""
+        return self._admit(at, path, signed, is_news=True)
+
+    def answered(self, at: Moment, path: SessionPath, signed: SignedClaim) -> list[Action]:
+        """Take a claim that its owner answered a probe with."""
+        return self._admit(at, path, signed, is_news=self.is_settled)
+
+    def beaten(self, at: Moment, path: SessionPath, beat: Beat) -> list[Action]:
+        """Take a beat; one that this registry cannot place makes it ask or tell."""
+        record = self.held.get(path.session)
+        if record is None:
+            return self._remind(at, path, Probe(sequence=0))
+        if exchange.path_to(record) != path:
+            detail = f"a beat over the subject of {'.'.join(path)}"
+            foreign = self.held.refuse(Reason.FOREIGN, detail, record)
+            return [Refused(rejected=(foreign,), source="beat")]
+        if lifecycle_of(record) is Lifecycle.LEFT:
+            return self._remind(at, path, judgement.verdict_on(record, registry=self._name))
+        actions = self._heard(at, path, every_s=beat.every_s)
+        if beat.incarnation > claim_of(record).incarnation:
+            actions += self._remind(at, path, Probe(sequence=0))
+        return actions
+
+    def _admit(
+        self, at: Moment, path: SessionPath, signed: SignedClaim, *, is_news: bool
+    ) -> list[Action]:
+        applied = self.held.admit(signed, path, wall=at.wall)
+        actions = self._take(at, applied, "owner", is_news=is_news)
+        return actions if applied.rejected else actions + self._heard(at, path)
+
+    def _heard(self, at: Moment, path: SessionPath, *, every_s: float = 0.0) -> list[Action]:
+        """Take a sign of life, and let its owner know if it is thought dead."""
+        record = self.held.records[path.session]
+        self.detector.heard(path.session, at.now, every_s=every_s)
+        suspected = judgement.held_against(record, self._name)
+        if not suspected or lifecycle_of(record) >= Lifecycle.DOWN:
+            return []
+        return self._remind(at, path, Probe(sequence=0, suspected=suspected))
+
+    def _remind(self, at: Moment, path: SessionPath, what: Probe | Verdict) -> list[Action]:
+        if not self._reminders.may(path.session, at.now):
+            return []
+        match what:
+            case Probe():
+                return [PublishProbe(path=path, probe=what)]
+            case Verdict():
+                return [PublishVerdict(path=path, verdict=what)]
+
+    # What registries say -----------------------------------------------------
+
+    def judged(self, at: Moment, path: SessionPath, verdict: Verdict) -> list[Action]:
+        """Take another registry's verdict."""
+        part = exchange.judged(self.held, path, verdict)
+        if part is None:
+            return []
+        source = f"verdict of {verdict.registry}"
+        applied = self.held.apply([part], wall=at.wall, source=source)
+        actions = self._take(at, applied, source, is_news=True)
+        if judgement.witnesses_now(self.held.records[path.session]):
+            # Somebody cannot reach it: look oneself before its next beat is late.
+            self.detector.urge(path.session, at.now)
+            actions += self._weigh(at, path.session)
+        return actions
+
+    def merged(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
+        """Take records from another registry, or from an earlier life of this one."""
+        actions: list[Action] = []
+        believed: list[SessionRecord] = []
+        for record in records:
+            doubted = self._doubted(at, record)
+            believed.append(judgement.without_suspicion(record) if doubted else record)
+            actions += doubted
+        applied = self.held.apply(believed, wall=at.wall, source=source)
+        return actions + self._take(at, applied, source, is_news=self.is_settled)
+
+    def _doubted(self, at: Moment, record: SessionRecord) -> list[Action]:
+        """Return how to have a suspicion refuted before it is believed; empty to believe it.
+
+        Two halves of a mesh suspect each other's sessions; when they meet again, nobody shall stop
+        using what works. The owner of a session that is heard here refutes first; the suspicion is
+        merged in by a later exchange, when it does no more harm.
+        """
+        mine = self.held.like(record)
+        if mine is None or record.suspected < claim_of(mine).incarnation or is_suspected(mine):
+            return []
+        path = exchange.path_to(mine)
+        if not self.detector.is_heard(path.session, at.now):
+            return []
+        return [PublishProbe(path=path, probe=Probe(sequence=0, suspected=record.suspected))]
+
+    # What follows ------------------------------------------------------------
+
+    def _take(self, at: Moment, applied: Applied, source: str, *, is_news: bool) -> list[Action]:
+        actions: list[Action] = []
+        for change in applied.changes:
+            if is_news:
+                actions += self._news(at, change)
+            self._follow(at, change)
+        refused: list[Rejection] = []
+        for rejection in applied.rejected:
+            if rejection.reason is Reason.FORGOTTEN:
+                actions += self._deny(at, rejection.record)
+            else:
+                refused.append(rejection)
+        if refused:
+            actions.append(Refused(rejected=tuple(refused), source=source))
+        return actions
+
+    def _news(self, at: Moment, change: Change) -> list[Action]:
+        path = exchange.path_to(change.after)
+        events = events_of(change, registry=self._name, wall=at.wall)
+        return [PublishEvent(path=path, event=event) for event in events]
+
+    def _follow(self, at: Moment, change: Change) -> None:
+        """Watch what lives, and wait for the end of what is down."""
+        before, record = change
+        claim, lifecycle = claim_of(record), lifecycle_of(record)
+        if lifecycle < Lifecycle.DOWN:
+            self.detector.watch(claim.session, at.now)
+            if before is not None and claim_of(before).incarnation < claim.incarnation:
+                # Whoever told it, the owner lives or lately did: suspicion begins anew.
+                self.detector.heard(claim.session, at.now)
+            return
+        self.detector.unwatch(claim.session)
+        if lifecycle is Lifecycle.DOWN:
+            self._down_at.setdefault(claim.session, at.now)
+        else:
+            self._down_at.pop(claim.session, None)
+
+    def _deny(self, at: Moment, record: SessionRecord) -> list[Action]:
+        """Tell whoever still believes in a forgotten session that it has left long ago."""
+        if lifecycle_of(record) is Lifecycle.LEFT:
+            return []
+        left = judgement.ending(record, ended_at_ms=int(at.wall * 1000))
+        verdict = judgement.verdict_on(left, registry=self._name)
+        return self._remind(at, exchange.path_to(record), verdict)
+
+    # Judging -----------------------------------------------------------------
+
+    def detect(self, at: Moment) -> list[Action]:
+        """Probe what is late and testify against what has failed."""
+        actions: list[Action] = []
+        for finding in self.detector.due(at.now):
+            record = self.held.records[finding.session]
+            match finding:
+                case SendProbe(sequence=sequence):
+                    suspected = judgement.held_against(record, self._name)
+                    probe = Probe(sequence=sequence, suspected=suspected)
+                    actions.append(PublishProbe(path=exchange.path_to(record), probe=probe))
+                case Failed():
+                    actions += self._testify(at, record)
+        return actions
+
+    def conclude(self, at: Moment) -> list[Action]:
+        """Weigh every silence again, and end what has been silent or down for all of grace."""
+        actions: list[Action] = []
+        failing = self.detector.failing
+        self.restraint.observe(at.now, watched=len(self.detector), failing=len(failing))
+        for session in tuple(failing):
+            actions += self._weigh(at, session)
+        for session, down_at in tuple(self._down_at.items()):
+            if at.now >= down_at + self._grace_s:
+                actions += self._end(at, session, ended_at_ms=0)
+        allowance = self.restraint.allowance(at.now, living=len(self.held.living))
+        for session in self._overdue(at)[:allowance]:
+            self.restraint.evicted(at.now)
+            actions += self._end(at, session, ended_at_ms=int(at.wall * 1000))
+        return actions
+
+    def _overdue(self, at: Moment) -> list[SessionId]:
+        quorum = self._peers.quorum_to_evict(at.now)
+        overdue: list[SessionId] = []
+        for session, failed_at in self.detector.failing.items():
+            record = self.held.records[session]
+            is_confirmed = len(judgement.witnesses_now(record)) >= quorum
+            if at.now >= failed_at + self._grace_s and is_suspected(record) and is_confirmed:
+                overdue.append(session)
+        return overdue
+
+    def _weigh(self, at: Moment, session: SessionId) -> list[Action]:
+        """Testify again if this registry cannot reach the session: others may have joined in."""
+        if session not in self.detector.failing:
+            return []
+        return self._testify(at, self.held.records[session])
+
+    def _testify(self, at: Moment, record: SessionRecord) -> list[Action]:
+        quorum = self._peers.quorum(at.now)
+        part = judgement.testimony(record, self._name, quorum=quorum)
+        return [] if part is None else self._judge(at, part, "own probes")
+
+    def _end(self, at: Moment, session: SessionId, *, ended_at_ms: int) -> list[Action]:
+        part = judgement.ending(self.held.records[session], ended_at_ms=ended_at_ms)
+        return self._judge(at, part, "end of grace")
+
+    def _judge(self, at: Moment, part: SessionRecord, source: str) -> list[Action]:
+        """Merge what this registry holds against a session, and publish all that is held."""
+        applied = self.held.apply([part], wall=at.wall, source=source)
+        actions = self._take(at, applied, source, is_news=True)
+        path = exchange.path_to(part)
+        verdict = judgement.verdict_on(self.held.records[path.session], registry=self._name)
+        return [*actions, PublishVerdict(path=path, verdict=verdict)]
