@@ -45,18 +45,22 @@ class Child:
         health: Base URL of its health page, once `wait_until_ready` has returned.
     """
 
-    def __init__(self, name: str, log: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, name: str, log: Path, process: asyncio.subprocess.Process, *, said_from: int
+    ) -> None:
         self.name = name
         self.log = log
         self.health = ""
         self._process = process
+        self._said_from = said_from
 
     @classmethod
     async def start(
         cls, name: str, argv: Sequence[str], *, log: Path, environ: Mapping[str, str] | None = None
     ) -> "Child":
-        """Start *argv*; what it prints goes to *log*, which is begun anew."""
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.PRIVATE_FILE)
+        """Start *argv*; what it prints is added to *log*."""
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, files.PRIVATE_FILE)
+        said_from = os.fstat(descriptor).st_size
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -72,7 +76,7 @@ class Child:
             raise UnavailableError(f"cannot start {name}: {error.strerror}") from error
         finally:
             os.close(descriptor)
-        return cls(name, log, process)
+        return cls(name, log, process, said_from=said_from)
 
     @property
     def pid(self) -> int:
@@ -147,7 +151,7 @@ class Child:
         return ""
 
     def _read(self) -> bytes:
-        return self.log.read_bytes()
+        return self.log.read_bytes()[self._said_from :]
 
     def _signal(self, number: signal.Signals) -> None:
         # The group outlives its leader when something was left behind in it.

@@ -73,10 +73,11 @@ def _event(record: SessionRecord, at_ms: int, lifecycle: Lifecycle) -> Lifecycle
     claim = claim_of(record)
     incarnation = 1 if lifecycle is Lifecycle.JOINING else claim.incarnation
     kind: Kind = lifecycle.name  # type: ignore[assignment]  # every lifecycle is a kind
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return LifecycleEvent(
         id=f"{claim.session}.{incarnation}.{kind}",
         kind=kind,
-        at=datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        at=at.replace("+00:00", "Z"),
         registry="",
         provider=claim.provider,
         site=claim.site,

@@ -25,7 +25,7 @@ _STATE_STYLE: Final = {
 }
 _SESSION_SHOWN: Final = 8
 _CLOCK: Final = slice(11, 19)
-"""Of an RFC 3339 time: hours, minutes, seconds."""
+"""Of an RFC 3339 time in UTC: hours, minutes, seconds."""
 
 
 def plain(text: str, *, style: str = "") -> Text:
@@ -42,10 +42,7 @@ def short(session: str, *, style: str = "") -> Text:
 def sessions(rows: Sequence[SessionRow], options: ConsoleOptions) -> RenderableType:
     """Return the sessions as a table, or what to do when there is none."""
     if not rows:
-        return _commands(
-            "No session. Offer a model from where its engine runs:",
-            "otela start --access FILE -- vllm serve Qwen/Qwen3-8B --port {port}",
-        )
+        return no_session()
     shown = [column for column in _COLUMNS if options.max_width >= column.from_width]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for column in shown:
@@ -53,6 +50,19 @@ def sessions(rows: Sequence[SessionRow], options: ConsoleOptions) -> RenderableT
     for one in rows:
         table.add_row(*(column.cell(one) for column in shown))
     return table
+
+
+def no_session(access: str = "FILE") -> RenderableType:
+    """Return what to do when nothing is offered; *access* is a provider's access file."""
+    return _commands(
+        "No model is offered. From where an engine can run:",
+        f"otela start --access {access} -- vllm serve Qwen/Qwen3-8B --port {{port}}",
+    )
+
+
+def problem(text: str) -> Text:
+    """Return what is wrong, so that it is not overlooked."""
+    return Text.assemble(("problem  ", "bold red"), plain(text))
 
 
 def models(rows: Sequence[ModelRow]) -> RenderableType:
@@ -88,7 +98,7 @@ def invitation(state: State) -> RenderableType:
 def event(one: LifecycleEvent) -> Text:
     """Return an event as one line."""
     parts = [
-        plain(one.at[_CLOCK], style="dim"),
+        plain(f"{one.at[_CLOCK]}Z", style="dim"),
         plain(f"{one.kind:<9}", style=_STATE_STYLE.get(one.kind, "")),
         plain(", ".join(one.models)),
         plain(f"{one.site}/{one.node}", style="dim"),

@@ -64,7 +64,7 @@ def test_an_event_is_one_line() -> None:
     ended = record(Lifecycle.LEFT, "m", ended_ms=BORN_MS, reason="walltime\nis over")
     _, event = history.past([ended], since_ms=0)
     line = tables.event(event).plain
-    assert line.startswith("08:00:00  LEFT       m  alps/n1")
+    assert line.startswith("08:00:00Z  LEFT       m  alps/n1")
     assert line.endswith("walltime·is over")
     assert tables.event(msgspec.structs.replace(event, models=())).plain.count("  -  ") == 1
 

@@ -1,0 +1,183 @@
+"""Commands for a mesh on this machine, and for looking into any mesh."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+
+from opentela import service
+from opentela.core.errors import UnavailableError
+from opentela.local import history, look, rows, tables
+from opentela.local.home import Home, default_home
+from opentela.local.up import up as run_up
+from opentela.service import Lifecycle, SystemClock
+from opentela.telemetry.config import LogConfig
+from opentela.wire.events import LifecycleEvent
+
+_QUIET: Final = LogConfig(level="warning", form="text")
+"""What a person asked for stands on stdout; only what is wrong is added."""
+
+_home_option = click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the mesh. [default: $OTELA_HOME or ~/.local/share/opentela/default]",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    option = click.option(
+        "--access",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="OTELA_ACCESS",
+        help="Access file of a tool, for a mesh elsewhere. [default: the home's]",
+    )
+    return option(_home_option(command))
+
+
+@click.command()
+@_home_option
+@click.option(
+    "--api", default="127.0.0.1:8080", show_default=True, help="Where OpenAI clients connect."
+)
+@_json_option
+def up(*, home: Path | None, api: str, as_json: bool) -> None:
+    """Run hub, registry and router on this machine.
+
+    Everything lies in one folder, which is made at the first run. Ctrl-C stops it all.
+    """
+
+    async def main(life: Lifecycle) -> None:
+        await run_up(life, _home(home), api=api, clock=SystemClock(), as_json=as_json)
+
+    service.run(main, name="up", log_config=_QUIET)
+
+
+@click.command()
+@_access_options
+@_json_option
+def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
+    """Say whether the mesh works and what it serves.
+
+    Exits with 1 when something does not work.
+    """
+    here = _home(home)
+    path = _access(here, access)
+
+    is_well = True
+
+    async def main(life: Lifecycle) -> None:
+        async def work() -> None:
+            nonlocal is_well
+            one = await look.status(here, path, SystemClock())
+            is_well = one.ok
+            if as_json:
+                _print_json(one)
+            else:
+                look.print_status(Console(), one, here)
+
+        await look.until_stopped(life, work())
+
+    service.run(main, name="status", log_config=_QUIET)
+    if not is_well:
+        sys.exit(1)
+
+
+@click.command()
+@_access_options
+@click.option("--model", default="", help="Only sessions that offer this model.")
+@click.option("--all", "with_ended", is_flag=True, help="Also those that are DOWN or LEFT.")
+@_json_option
+def sessions(
+    *, home: Path | None, access: Path | None, model: str, with_ended: bool, as_json: bool
+) -> None:
+    """List the sessions of the mesh."""
+    path = _access(_home(home), access)
+
+    async def main(life: Lifecycle) -> None:
+        async def work() -> None:
+            clock = SystemClock()
+            async with look.into(path, clock, name="otela sessions") as mesh:
+                records = mesh.records(with_ended=with_ended)
+                listed = rows.listed(records, mesh.now_ms, model=model, with_ended=with_ended)
+            if as_json:
+                _print_json(listed)
+            else:
+                console = Console()
+                tables.show(console, tables.sessions(listed, console.options))
+
+        await look.until_stopped(life, work())
+
+    service.run(main, name="sessions", log_config=_QUIET)
+
+
+@click.command()
+@_access_options
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on.")
+@click.option(
+    "--type",
+    "kinds",
+    multiple=True,
+    type=click.Choice(history.KINDS, case_sensitive=False),
+    help="Only events of this type; repeatable.",
+)
+@click.option("--model", default="", help="Only sessions that offer this model.")
+@click.option("--since", default="1h", show_default=True, help="How far back: 90s, 10m, 2h, 1d.")
+@_json_option
+def events(
+    *,
+    home: Path | None,
+    access: Path | None,
+    follow: bool,
+    kinds: tuple[str, ...],
+    model: str,
+    since: str,
+    as_json: bool,
+) -> None:
+    """Print lifecycle events as they happen.
+
+    The mesh keeps no log of events yet: of the past it knows when sessions were born and when they
+    ended, for a day. With -f, every event from now on follows.
+    """
+    path = _access(_home(home), access)
+    wanted = history.Wanted(kinds=kinds, model=model)
+    since_ms = history.length_ms(since)
+    console = Console(soft_wrap=True)
+
+    def tell(event: LifecycleEvent) -> None:
+        if as_json:
+            _print_json(event)
+        else:
+            console.print(tables.event(event))
+
+    async def main(life: Lifecycle) -> None:
+        async def work() -> None:
+            await look.events(path, SystemClock(), wanted, since_ms, tell, follow=follow)
+
+        await look.until_stopped(life, work())
+
+    service.run(main, name="events", log_config=_QUIET)
+
+
+def _home(chosen: Path | None) -> Home:
+    return Home((chosen or default_home(os.environ)).expanduser())
+
+
+def _access(home: Home, chosen: Path | None) -> Path:
+    path = chosen or home.tool_access
+    if not path.exists() and chosen is None:
+        raise UnavailableError(
+            f"there is no mesh in {home.path}",
+            remedy="start one with otela up, or name another with --access FILE",
+        )
+    return path
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.flush()

@@ -1,0 +1,197 @@
+"""A mesh on this machine: a hub, a registry and a router, started in order and ended in reverse."""
+
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aiohttp
+
+from opentela.core.clock import Clock
+from opentela.local import recipe
+from opentela.local.children import Child
+from opentela.local.home import Home, Running, State
+from opentela.local.parts import Launch, Part
+from opentela.mesh import access, files, setup
+from opentela.mesh.layout import MeshLayout
+from opentela.mesh.server import NatsServer
+from opentela.telemetry import health
+
+OTELA: Final = (sys.executable, "-m", "opentela.cli")
+"""How our own command is run: by this very Python, wherever it is installed."""
+PROVIDER: Final = "local"
+"""The provider that a new mesh invites: whoever owns this machine's home."""
+
+_ROLES: Final[tuple[Literal["registry", "router", "tool"], ...]] = ("registry", "router", "tool")
+_Parts = dict[str, Part]
+
+
+class LocalMesh:
+    """A mesh whose servers and services are children of this process.
+
+    Attributes:
+        home: Where its files lie.
+        parts: What runs, by name, in order of start.
+        layout: The mesh's keys, for letting more sites and providers in.
+    """
+
+    def __init__(self, home: Home, http: aiohttp.ClientSession, clock: Clock) -> None:
+        self.home = home
+        self.layout = MeshLayout(home.mesh)
+        self.parts: _Parts = {}
+        self._http = http
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._api = ""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, home: Home, *, api: str, clock: Clock) -> AsyncIterator["LocalMesh"]:
+        """Run the mesh of *home*, made now if there is none; the router listens at *api*.
+
+        Raises:
+            UnavailableError: Somebody runs it already, a part does not start, a port is taken.
+            ConfigError: *api* is no address.
+        """
+        health.split_address(api, field="--api")
+        home.prepare()
+        async with AsyncExitStack() as stack:
+            stack.enter_context(home.occupied())
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            mesh = cls(home, http, clock)
+            mesh._api = api
+            await stack.enter_async_context(mesh._stack)
+            await mesh._start()
+            home.record(mesh.state)
+            yield mesh
+
+    @property
+    def hub(self) -> NatsServer:
+        """The hub's server."""
+        server = self.parts["hub"].process
+        assert isinstance(server, NatsServer)
+        return server
+
+    @property
+    def api(self) -> str:
+        """Base URL for OpenAI clients."""
+        return f"http://{self._api}/v1"
+
+    @property
+    def state(self) -> State:
+        """What runs where."""
+        return State(
+            pid=os.getpid(),
+            api=self.api,
+            hub=self.hub.url,
+            services=tuple(self._running(part) for part in self.parts.values()),
+        )
+
+    async def launch(self, name: str, launch: Launch) -> Part:
+        """Start one more part of the mesh; it ends before those that were started earlier."""
+        part = self.parts[name] = await Part.start(name, launch)
+        self._stack.push_async_callback(part.stop)
+        return part
+
+    async def _start(self) -> None:
+        self._set_up()
+        await self.launch("hub", self._server(self.layout.conf, "hub"))
+        self._let_in()
+        await self.launch("registry", self._service("registry"))
+        await self.launch("router", self._service("router"))
+        self._api = await self._router_address()
+        # Started again, it must be found where it was.
+        self._configure()
+
+    def _set_up(self) -> None:
+        """Make the mesh, if there is none; its ports stay the same from then on."""
+        for old in self.home.path.glob("log/*.log"):
+            old.replace(old.with_suffix(".log.old"))
+        if not self.layout.exists:
+            port, leaf_port, websocket_port = free_ports(3)
+            setup.init_mesh(
+                self.home.mesh,
+                setup.Listeners(
+                    hosts=(setup.LOOPBACK,),
+                    port=port,
+                    leaf_port=leaf_port,
+                    websocket_port=websocket_port,
+                ),
+                name="local",
+                now=self._clock.wall(),
+            )
+
+    def _let_in(self) -> None:
+        now = self._clock.wall()
+        for role in _ROLES:
+            path = self.home.access(role)
+            if not path.exists():
+                access.write(path, setup.role_access(self.layout, role=role, name=role, now=now))
+        path = self.home.access("provider")
+        if not path.exists():
+            access.write(path, setup.invite(self.layout, provider=PROVIDER, now=now))
+        self._configure()
+
+    def _configure(self) -> None:
+        home = self.home
+        files.write(
+            home.config("registry"),
+            recipe.registry(
+                access=home.access("registry"),
+                token_file=home.token_file,
+                state_file=home.path / "registry.state",
+            ),
+        )
+        files.write(
+            home.config("router"),
+            recipe.router(access=home.access("router"), token_file=home.token_file, api=self._api),
+        )
+
+    def _server(self, conf: Path, name: str) -> Callable[[], Any]:
+        return lambda: NatsServer.start(conf, log=self.home.log(name))
+
+    def _service(self, name: str) -> Callable[[], Any]:
+        async def launch() -> Child:
+            argv = (*OTELA, name, "--config", str(self.home.config(name)))
+            child = await Child.start(name, argv, log=self.home.log(name))
+            try:
+                await child.wait_until_ready(self._http)
+            except BaseException:
+                await child.stop()
+                raise
+            return child
+
+        return launch
+
+    async def _router_address(self) -> str:
+        """Return where the router listens; it may have chosen the port."""
+        child = self.parts["router"].process
+        assert isinstance(child, Child)
+        token = health.read_token(self.home.token_file).decode()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self._http.get(f"{child.health}/status", headers=headers) as answer:
+            body = await answer.json()
+        return str(body["address"])
+
+    def _running(self, part: Part) -> Running:
+        process = part.process
+        url, page = "", ""
+        if isinstance(process, NatsServer):
+            url = process.url
+        elif isinstance(process, Child):
+            page = process.health
+            url = self.api if part.name == "router" else page
+        return Running(name=part.name, pid=process.pid, url=url, log=str(process.log), health=page)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on at the moment."""
+    taken = [socket.create_server((setup.LOOPBACK, 0)) for _ in range(count)]
+    try:
+        return [one.getsockname()[1] for one in taken]
+    finally:
+        for one in taken:
+            one.close()

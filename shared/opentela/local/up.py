@@ -1,0 +1,46 @@
+"""`otela up`: the mesh of this machine, kept running until Ctrl-C."""
+
+import asyncio
+import sys
+
+from rich.console import Console
+
+from opentela.core.clock import Clock
+from opentela.local import tables
+from opentela.local.home import Home
+from opentela.local.mesh import LocalMesh
+from opentela.service import Lifecycle
+
+
+async def up(life: Lifecycle, home: Home, *, api: str, clock: Clock, as_json: bool) -> None:
+    """Run the mesh of *home* until asked to stop; tell once where everything is.
+
+    Raises:
+        OtelaError: It does not start, or a part of it cannot be kept running.
+    """
+    async with LocalMesh.open(home, api=api, clock=clock) as mesh:
+        _tell(mesh, as_json=as_json)
+        async with asyncio.TaskGroup() as group:
+            keepers = [group.create_task(part.keep(clock, _report)) for part in mesh.parts.values()]
+            await life.stopping.wait()
+            for keeper in keepers:
+                keeper.cancel()
+
+
+def _tell(mesh: LocalMesh, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(mesh.home.state_text())
+        sys.stdout.flush()
+        return
+    console = Console()
+    state = mesh.state
+    tables.show(
+        console,
+        tables.services(state, ["ready"] * len(state.services)),
+        tables.no_session(str(mesh.home.access("provider"))),
+        tables.invitation(state),
+    )
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"otela up: {line}\n")
