@@ -1,61 +1,63 @@
 """What a supervisor's machine wants done, in this order, by the shell."""
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from opentela.core.record import Claim
 from opentela.wire.control import Beat
 from opentela.wire.subjects import SessionPath
 
 
-class MakeSession(NamedTuple):
+class MakeSession(msgspec.Struct, frozen=True):
     """Make a fresh key and answer with `SessionMade`."""
 
 
-class LaunchEngine(NamedTuple):
+class LaunchEngine(msgspec.Struct, frozen=True):
     """Start the command; answer with `EngineSpawned` or `EngineEnded`, and once with the latter."""
 
     launch: int
 
 
-class StopEngine(NamedTuple):
+class StopEngine(msgspec.Struct, frozen=True):
     """Ask the engine to end, and make it after *term_s*; `EngineEnded` will follow."""
 
     launch: int
     term_s: float
 
 
-class ProbeEngine(NamedTuple):
+class ProbeEngine(msgspec.Struct, frozen=True):
     """Ask for its health; answer with `ProbeAnswered`, `ProbeFailed` or `ProbeTimedOut`."""
 
     launch: int
 
 
-class ReadOffer(NamedTuple):
+class ReadOffer(msgspec.Struct, frozen=True):
     """Ask what it serves; answer with `OfferRead` or `OfferUnread`."""
 
     launch: int
 
 
-class ReadLoad(NamedTuple):
+class ReadLoad(msgspec.Struct, frozen=True):
     """Ask how busy it is; answer with `LoadRead`."""
 
     launch: int
 
 
-class Announce(NamedTuple):
+class Announce(msgspec.Struct, frozen=True):
     """Sign the claim with the key of its session, publish it and keep it for probes."""
 
     claim: Claim
 
 
-class SendBeat(NamedTuple):
+class SendBeat(msgspec.Struct, frozen=True):
     """Publish a heartbeat of a session."""
 
     path: SessionPath
     beat: Beat
 
 
-class AnswerProbe(NamedTuple):
+class AnswerProbe(msgspec.Struct, frozen=True):
     """Answer a registry with the latest claim of a session."""
 
     path: SessionPath
@@ -63,32 +65,32 @@ class AnswerProbe(NamedTuple):
     reply: str
 
 
-class OpenGateway(NamedTuple):
+class OpenGateway(msgspec.Struct, frozen=True):
     """Take requests for a session."""
 
     path: SessionPath
 
 
-class DrainGateway(NamedTuple):
+class DrainGateway(msgspec.Struct, frozen=True):
     """Refuse new requests; let the running ones finish."""
 
     path: SessionPath
 
 
-class CloseGateway(NamedTuple):
+class CloseGateway(msgspec.Struct, frozen=True):
     """Take nothing more; whatever still runs is broken off."""
 
     path: SessionPath
 
 
-class RetireGateway(NamedTuple):
+class RetireGateway(msgspec.Struct, frozen=True):
     """Refuse new requests, let the running ones finish for *limit_s* at most, then close."""
 
     path: SessionPath
     limit_s: float
 
 
-class Exit(NamedTuple):
+class Exit(msgspec.Struct, frozen=True):
     """End this process; a *reason* that is not empty is a failure."""
 
     reason: str = ""

@@ -14,7 +14,6 @@ from opentela.supervisor.events import (
     EngineSpawned,
     EngineWrote,
     LifeEvent,
-    LoadRead,
     OfferRead,
     OfferUnread,
     ProbeAnswered,
@@ -78,9 +77,9 @@ class EngineLife:
                 self._observe_probe(now, event)
             case OfferRead() | OfferUnread():
                 self._observe_offer(now, event)
-            case LoadRead(load=load):
+            case _:
                 self._load_at = now + self._config.load_s
-                self.load = load or EngineLoad()
+                self.load = event.load or EngineLoad()
                 if self.load.tokens is not None:
                     self._health.counted(now, self.load.tokens)
 
@@ -133,7 +132,7 @@ class EngineLife:
                     self._offer_at = now
             case ProbeFailed(reason=reason):
                 self._health.failed(now, reason)
-            case ProbeTimedOut():
+            case _:
                 self._health.timed_out(now)
 
     def _observe_offer(self, now: float, event: OfferRead | OfferUnread) -> None:
@@ -147,6 +146,6 @@ class EngineLife:
             case OfferRead():
                 self.offer_failure = "it lists no model"
                 self._offer_at = now + self._config.offer_retry_s
-            case OfferUnread(reason=reason):
-                self.offer_failure = reason
+            case _:
+                self.offer_failure = event.reason
                 self._offer_at = now + self._config.offer_retry_s

@@ -1,28 +1,30 @@
 """What happens to a supervisor: the events that its machine is told of."""
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress
 from opentela.wire.control import Probe, Verdict
 
 
-class Tick(NamedTuple):
+class Tick(msgspec.Struct, frozen=True):
     """Time passed."""
 
 
-class SessionMade(NamedTuple):
+class SessionMade(msgspec.Struct, frozen=True):
     """There is a fresh key for the next session."""
 
     key: str
 
 
-class EngineSpawned(NamedTuple):
+class EngineSpawned(msgspec.Struct, frozen=True):
     """The engine's process runs."""
 
     launch: int
 
 
-class EngineEnded(NamedTuple):
+class EngineEnded(msgspec.Struct, frozen=True):
     """No process of the engine is left, or none could be started.
 
     Attributes:
@@ -35,78 +37,78 @@ class EngineEnded(NamedTuple):
     is_hopeless: bool = False
 
 
-class EngineWrote(NamedTuple):
+class EngineWrote(msgspec.Struct, frozen=True):
     """The engine wrote to its log."""
 
     launch: int
     progress: LoadProgress | None = None
 
 
-class ProbeAnswered(NamedTuple):
+class ProbeAnswered(msgspec.Struct, frozen=True):
     """The engine answered a health probe well."""
 
     launch: int
 
 
-class ProbeFailed(NamedTuple):
+class ProbeFailed(msgspec.Struct, frozen=True):
     """It refused the connection, or answered with an error."""
 
     launch: int
     reason: str
 
 
-class ProbeTimedOut(NamedTuple):
+class ProbeTimedOut(msgspec.Struct, frozen=True):
     """It did not answer."""
 
     launch: int
 
 
-class OfferRead(NamedTuple):
+class OfferRead(msgspec.Struct, frozen=True):
     """The engine said what it serves."""
 
     launch: int
     offer: EngineOffer
 
 
-class OfferUnread(NamedTuple):
+class OfferUnread(msgspec.Struct, frozen=True):
     """The engine did not say what it serves."""
 
     launch: int
     reason: str
 
 
-class LoadRead(NamedTuple):
+class LoadRead(msgspec.Struct, frozen=True):
     """The engine's metrics were read; None when they could not be."""
 
     launch: int
     load: EngineLoad | None
 
 
-class Carried(NamedTuple):
+class Carried(msgspec.Struct, frozen=True):
     """What the gateway carries: requests at the engine, and bytes that came from it so far."""
 
     running: int
     received: int
 
 
-class ProbeArrived(NamedTuple):
+class ProbeArrived(msgspec.Struct, frozen=True):
     """A registry asks whether we live, and says which incarnation of us it suspects, if any."""
 
     probe: Probe
     reply: str
 
 
-class VerdictArrived(NamedTuple):
+class VerdictArrived(msgspec.Struct, frozen=True):
     """A registry tells what it holds against a session of ours."""
 
     verdict: Verdict
 
 
-class MeshJoined(NamedTuple):
+class MeshJoined(msgspec.Struct, frozen=True):
     """The mesh is reached, at first or again: what we said meanwhile was lost."""
 
 
-class StopAsked(NamedTuple):
+class StopAsked(msgspec.Struct, frozen=True):
     """Somebody wants us to leave."""
 
     reason: str

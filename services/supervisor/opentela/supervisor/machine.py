@@ -272,7 +272,7 @@ class Machine:
                 life.move(Signal.LEFT)
                 self._announce(Lifecycle.LEFT, reason)
                 self._actions.append(StopEngine(life.launch, self._config.engine.stop_s))
-            case EngineState.DRAINING:
+            case _:
                 pass  # a failed engine is being stopped: its end will end us
 
     def _is_draining(self) -> bool:

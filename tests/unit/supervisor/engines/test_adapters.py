@@ -1,0 +1,171 @@
+"""Each kind of engine is recognised and read as it answers in life."""
+
+from typing import Any
+
+import pytest
+
+from opentela.core.record import ModelOffer
+from opentela.supervisor.engines import ADAPTERS, adapter_for, recognised
+from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress
+
+# Shortened answers of real servers.
+LLAMA_MODELS = {
+    "object": "list",
+    "models": [{"name": "smol"}],
+    "data": [
+        {
+            "id": "smol",
+            "aliases": ["smol", "small"],
+            "object": "model",
+            "owned_by": "llamacpp",
+            "meta": {"n_ctx": 1024, "n_ctx_train": 8192, "ftype": "Q4_1"},
+        }
+    ],
+}
+LLAMA_METRICS = """# TYPE llamacpp:n_decode_total counter
+llamacpp:n_decode_total 42
+llamacpp:requests_processing 2
+llamacpp:requests_deferred 1
+"""
+VLLM_MODELS = {
+    "object": "list",
+    "data": [
+        {"id": "Qwen/Qwen3-8B", "owned_by": "vllm", "max_model_len": 40960, "parent": None},
+        {"id": "sql-lora", "owned_by": "vllm", "max_model_len": None, "parent": "Qwen/Qwen3-8B"},
+    ],
+}
+VLLM_METRICS = """vllm:num_requests_running{engine="0",model_name="q"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="q"} 4.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 9.0
+vllm:kv_cache_usage_perc{engine="0",model_name="q"} 0.125
+vllm:prompt_tokens_total{engine="0",model_name="q"} 100.0
+vllm:generation_tokens_total{engine="0",model_name="q"} 50.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["vllm", "serve", "Qwen/Qwen3-8B"], "vllm"),
+        (["apptainer", "exec", "img.sif", "/usr/bin/vllm", "serve", "m"], "vllm"),
+        (["python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "m"], "vllm"),
+        (["python", "-m", "sglang.launch_server", "--model-path", "m"], "sglang"),
+        (["/opt/llama-server", "-m", "x.gguf"], "llamacpp"),
+        (["python", "-m", "opentela.testing.llama_engine", "--port", "1"], "llamacpp"),
+        (["./serve.sh"], "openai"),
+    ],
+)
+def test_an_engine_is_recognised_by_its_command(argv: list[str], name: str) -> None:
+    """Also behind a container or an interpreter; everything else speaks OpenAI."""
+    assert adapter_for("auto", argv).name == name
+
+
+def test_a_configured_kind_is_not_second_guessed() -> None:
+    """Who says vllm gets vllm."""
+    assert adapter_for("vllm", ["./serve.sh"]).name == "vllm"
+
+
+def test_an_engine_hidden_in_a_script_is_recognised_by_its_answers() -> None:
+    """Whoever owns the models is the engine; nonsense changes nothing."""
+    assumed = adapter_for("auto", ["./serve.sh"])
+    assert recognised({"/v1/models": VLLM_MODELS}, assumed).name == "vllm"
+    assert recognised({"/v1/models": LLAMA_MODELS}, assumed).name == "llamacpp"
+    assert recognised({"/v1/models": {"data": [{"id": "x"}]}}, assumed) is assumed
+    assert recognised({}, assumed) is assumed
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["vllm", "serve", "Qwen/Qwen3-8B", "--port", "1"], ("Qwen/Qwen3-8B",)),
+        (["vllm", "serve", "m", "--served-model-name", "chat"], ("chat",)),
+        (["vllm", "serve", "--model=m"], ("m",)),
+        (["vllm", "serve", "--port", "1"], ()),
+        (["vllm", "serve"], ()),
+        (["vllm"], ()),
+        (["llama-server", "-m", "x.gguf", "-a", "smol"], ("smol",)),
+        (["llama-server", "-m", "x.gguf"], ()),
+        (["python", "-m", "sglang.launch_server", "--model-path", "m"], ("m",)),
+        (["python", "-m", "sglang.launch_server"], ()),
+        (["./serve", "--model", "m"], ("m",)),
+        (["./serve"], ()),
+    ],
+)
+def test_a_command_promises_the_models_that_it_names(
+    argv: list[str], names: tuple[str, ...]
+) -> None:
+    """Nothing is promised that does not stand there."""
+    assert adapter_for("auto", argv).expected_models(argv) == names
+
+
+def read(kind: str, documents: dict[str, Any]) -> EngineOffer:
+    return adapter_for(kind, []).read_offer(documents)
+
+
+def test_llamacpp_tells_context_quantisation_and_build() -> None:
+    """The context is what one request may use, not what the model was trained with."""
+    offer = read("llamacpp", {"/v1/models": LLAMA_MODELS, "/props": {"build_info": "b7000-abc"}})
+    model = ModelOffer(name="smol", aliases=("small",), context_max=1024, quantisation="q4_1")
+    assert offer == EngineOffer("llamacpp", (model,), "b7000-abc")
+
+
+def test_llamacpp_without_meta_or_props_is_offered_by_name() -> None:
+    """Older builds say less."""
+    listed = {"data": [{"id": "smol", "meta": {"n_ctx": "much"}}]}
+    assert read("llamacpp", {"/v1/models": listed}) == EngineOffer(
+        "llamacpp", (ModelOffer(name="smol"),), ""
+    )
+    assert read("llamacpp", {"/v1/models": {"data": [{"id": "smol"}]}}).models[0].context_max == 0
+
+
+def test_vllm_tells_context_version_and_adapters() -> None:
+    """An adapter is a model of its own."""
+    offer = read("vllm", {"/v1/models": VLLM_MODELS, "/version": {"version": "0.32.0"}})
+    assert [model.name for model in offer.models] == ["Qwen/Qwen3-8B", "sql-lora"]
+    assert [model.context_max for model in offer.models] == [40960, 0]
+    assert offer.version == "0.32.0"
+
+
+def test_sglang_tells_its_version() -> None:
+    """It stands in the server's description of itself."""
+    listed = {"data": [{"id": "m", "owned_by": "sglang", "max_model_len": 8192}]}
+    documents = {"/v1/models": listed, "/get_server_info": {"version": "0.5"}}
+    assert read("sglang", documents) == EngineOffer(
+        "sglang", (ModelOffer(name="m", context_max=8192),), "0.5"
+    )
+
+
+def test_any_other_engine_tells_its_models() -> None:
+    """More is not asked."""
+    assert read("openai", {"/v1/models": VLLM_MODELS}).version == ""
+
+
+def test_load_is_read_from_each_kind_by_its_own_names() -> None:
+    """Longer names that begin alike are other metrics."""
+    assert adapter_for("llamacpp", []).read_load(LLAMA_METRICS) == EngineLoad(
+        running=2, waiting=1, tokens=42.0
+    )
+    assert adapter_for("vllm", []).read_load(VLLM_METRICS) == EngineLoad(
+        running=3, waiting=4, kv_used=0.125, tokens=150.0
+    )
+    assert adapter_for("openai", []).read_load(VLLM_METRICS) == EngineLoad()
+
+
+def test_progress_is_read_from_the_lines_that_engines_print() -> None:
+    """A percentage where there is one, a stage where there is none."""
+    line = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:10<00:10]"
+    progress = adapter_for("vllm", []).read_progress(line)
+    assert progress is not None
+    assert progress.share == 0.5
+    assert adapter_for("vllm", []).read_progress("INFO started") is None
+    llama = adapter_for("llamacpp", [])
+    assert llama.read_progress("srv load_model: loading model '/x'") == LoadProgress(
+        "loading model"
+    )
+    assert llama.read_progress("srv log: done") is None
+
+
+def test_each_adapter_has_a_name_of_its_own() -> None:
+    """The last one takes any command, and none takes no command."""
+    assert len({adapter.name for adapter in ADAPTERS}) == len(ADAPTERS)
+    assert not any(adapter.is_started_by([]) for adapter in ADAPTERS)
