@@ -67,6 +67,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         key: Its public key.
+        is_system: Whether it is a user of the servers' own account.
         issued_at: Unix seconds; expires_at likewise, 0 for never; revoked_at, 0 for not.
     """
 
@@ -74,6 +75,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str
     role: str
     issued_at: int
+    is_system: bool = False
     provider: str = ""
     site: str = ""
     expires_at: int = 0

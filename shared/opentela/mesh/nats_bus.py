@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.core.rng import Rng
 from opentela.mesh.access import Access
+from opentela.mesh.backoff import backoff_s
 from opentela.mesh.bus import Handler, Message
 from opentela.mesh.nats_connection import Connection
 from opentela.telemetry import log as logs
@@ -27,10 +28,6 @@ log: Final = logs.get_logger()
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """For the first connection; a service manager starts a process again that gives up."""
-BACKOFF_FIRST_S: Final = 0.2
-BACKOFF_MAX_S: Final = 2.0
-"""Between two rounds over the servers: at most this is added to the recovery of a server, and a
-thousand clients spread their handshakes over it."""
 REFUSED_BACKOFF_S: Final = 30.0
 """After a refusal: only a person changes that."""
 PENDING_MESSAGES_MAX: Final = 8192
@@ -397,14 +394,3 @@ async def connect(
     bus = NatsBus(access, name=name, on_state=on_state, rng=rng)
     await bus.open(timeout_s)
     return bus
-
-
-def backoff_s(attempt: int, rng: Rng) -> float:
-    """Return the pause before dial number *attempt*, counted from 0; spread so that none gang up.
-
-    It doubles from `BACKOFF_FIRST_S` to `BACKOFF_MAX_S`; what is drawn lies in its upper half, but
-    the first, after which a server that only restarted is back, starts from 0.
-    """
-    ceiling = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(attempt, 16))
-    floor = ceiling / 2 if attempt else 0.0
-    return floor + rng.random() * (ceiling - floor)

@@ -78,11 +78,7 @@ class NatsServer:
         start = os.fstat(descriptor).st_size
         try:
             process = await asyncio.create_subprocess_exec(
-                binary,
-                "--config",
-                conf.resolve(),
-                "--log",
-                log.resolve(),
+                *_argv(binary, conf, log),
                 cwd=conf.parent,  # as its paths are written
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
@@ -184,6 +180,10 @@ def find_server() -> Path:
         text = ".".join(map(str, version))
         raise ConfigError(f"{path} is nats-server {text}, which is too old", remedy=remedy)
     return path
+
+
+def _argv(binary: Path, conf: Path, log: Path) -> tuple[str, ...]:
+    return str(binary), "--config", str(conf.resolve()), "--log", str(log.resolve())
 
 
 def _candidates() -> list[Path]:

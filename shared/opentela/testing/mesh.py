@@ -11,7 +11,6 @@ example with `until`, and not for a time.
 import asyncio
 import contextlib
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
@@ -19,13 +18,16 @@ from typing import Final, Literal, Self, TypeAlias
 from opentela.mesh import nats_bus, setup
 from opentela.mesh.access import Access, Server
 from opentela.mesh.layout import MeshLayout
+from opentela.mesh.listeners import Listeners, TlsMode
 from opentela.mesh.nats_bus import NatsBus
 from opentela.mesh.permissions import Member, Role
 from opentela.mesh.server import NatsServer
-from opentela.mesh.setup import LeafOptions, Listeners, TlsMode
+from opentela.mesh.setup import LeafOptions
+from opentela.service import SystemClock
 
 TestRole: TypeAlias = Literal["registry", "router", "placer", "tool", "provider", "sys"]
 
+CLOCK: Final = SystemClock()
 HUB: Final = "hub"
 UNTIL_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.005
@@ -79,7 +81,7 @@ class TestMesh:
         async with contextlib.AsyncExitStack() as stack:
             self._root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="otela-")))
             self.layout = setup.init_mesh(
-                self._root / "mesh", self._listeners(leaf_port=0), now=time.time()
+                self._root / "mesh", self._listeners(leaf_port=0), now=CLOCK.wall()
             )
             await self._start(stack, HUB, self.layout.conf)
             for site in self._leaves:
@@ -120,7 +122,7 @@ class TestMesh:
             expires_in_s: Rounded to whole seconds by the servers; 0 for never.
             websocket: Whether it dials the hub's websocket.
         """
-        now = time.time()
+        now = CLOCK.wall()
         expires_at = now + expires_in_s if expires_in_s else 0.0
         servers = (self.server(at).websocket_url,) if websocket else (self.url(at),)
         if role == "provider":
@@ -178,7 +180,7 @@ class TestMesh:
             hubs=(url.replace("nats-leaf", "nats" if self._tls == "none" else "tls"),),
             listeners=self._listeners(leaf_port=0 if site in self._behind.values() else None),
         )
-        leaf = setup.add_leaf(self.layout, options, now=time.time())
+        leaf = setup.add_leaf(self.layout, options, now=CLOCK.wall())
         await self._start(stack, site, leaf.conf)
         await self.linked(site)
 

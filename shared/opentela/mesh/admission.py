@@ -1,0 +1,197 @@
+"""Lets members in, and out again: users of the mesh's account, each with an access file's content.
+
+Nothing here touches a server's configuration: servers know the account, and believe what its
+signing key says of users. Every function is handed the time, as Unix seconds.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from opentela.core import ids
+from opentela.core.errors import ConfigError
+from opentela.mesh import access as accesses
+from opentela.mesh import jwt, permissions
+from opentela.mesh.access import Access
+from opentela.mesh.identity import Identity
+from opentela.mesh.layout import Admission, MeshLayout
+from opentela.mesh.permissions import EVERY, Member, Permissions, Role
+
+
+def role_access(
+    layout: MeshLayout,
+    *,
+    role: Literal["registry", "router", "placer", "tool", "sys"],
+    name: str,
+    now: float,
+    servers: Sequence[str] = (),
+    expires_at: float = 0.0,
+) -> Access:
+    """Let a registry, router, placer, tool or operator (`sys`) in; return what it needs to join.
+
+    Args:
+        layout: The mesh.
+        role: What it may do.
+        name: Unique among these; answers to it go by its name.
+        now: Unix seconds.
+        servers: Where it dials; the hub when empty.
+        expires_at: Unix seconds; 0 for never.
+
+    Raises:
+        ConfigError: The name is none, or belongs to another role.
+    """
+    ids.name(name, field="name")
+    is_system = role == "sys"
+    allowed = (
+        permissions.SYSTEM if is_system else permissions.of(Member(role=Role(role), name=name))
+    )
+    with layout.locked():
+        credentials = admit(
+            layout,
+            Admission(
+                key="",
+                name=name,
+                role=role,
+                is_system=is_system,
+                issued_at=int(now),
+                expires_at=int(expires_at),
+            ),
+            allowed,
+        )
+    return _access(layout, role, name, servers, credentials)
+
+
+def invite(
+    layout: MeshLayout,
+    *,
+    provider: str,
+    now: float,
+    site: str = "",
+    servers: Sequence[str] = (),
+    expires_at: float = 0.0,
+) -> Access:
+    """Let a provider in; return what its supervisors need to join.
+
+    Args:
+        layout: The mesh.
+        provider: Whose sessions they will be.
+        now: Unix seconds.
+        site: The only site that it may speak from; empty for any.
+        servers: Where it dials, such as its site's leaf; the hub when empty.
+        expires_at: Unix seconds; 0 for never.
+    """
+    ids.name(provider, field="provider")
+    if site:
+        ids.name(site, field="site")
+    member = Member(role=Role.PROVIDER, name=provider, provider=provider, site=site or EVERY)
+    admission = Admission(
+        key="",
+        name=provider,
+        role=Role.PROVIDER,
+        provider=provider,
+        site=site,
+        issued_at=int(now),
+        expires_at=int(expires_at),
+    )
+    with layout.locked():
+        credentials = admit(layout, admission, permissions.of(member))
+    access = _access(layout, "provider", provider, servers, credentials)
+    return msgspec.structs.replace(access, provider=provider, site=site)
+
+
+def revoke(
+    layout: MeshLayout, *, now: float, provider: str = "", name: str = ""
+) -> tuple[Admission, ...]:
+    """Withdraw every access of a provider, or of the role or leaf called *name*.
+
+    The accounts that say so are in the folder; `push.accounts` brings them to running servers.
+
+    Raises:
+        ConfigError: Nobody of that name was let in.
+    """
+    with layout.locked():
+        revoked = [
+            msgspec.structs.replace(admission, revoked_at=int(now))
+            for admission in layout.admissions
+            if (admission.provider == provider if provider else admission.name == name)
+            and (not admission.provider or provider)
+        ]
+        if not revoked:
+            raise ConfigError(
+                f"{'provider ' if provider else ''}{provider or name} was never let in",
+                remedy="see who was with: otela mesh members",
+            )
+        by_key = {admission.key: admission for admission in revoked}
+        layout.write_admissions(
+            tuple(by_key.get(admission.key, admission) for admission in layout.admissions)
+        )
+        renew_accounts(layout, now=now)
+    return tuple(revoked)
+
+
+def renew_accounts(layout: MeshLayout, *, now: float) -> None:
+    """Issue the mesh's account and the servers' own again, with all revocations."""
+    facts = layout.facts
+    operator = layout.identity("operator")
+    for key, name, signing_keys, is_system in (
+        (facts.account, facts.name, (facts.signing,), False),
+        (facts.system, "SYS", (), True),
+    ):
+        revoked = {
+            one.key: one.revoked_at
+            for one in layout.admissions
+            if one.revoked_at and one.is_system == is_system
+        }
+        issued = jwt.account(
+            operator, key, name=name, signing_keys=signing_keys, revoked=revoked, now=now
+        )
+        layout.write_account_jwt(key, issued)
+
+
+def admit(layout: MeshLayout, admission: Admission, allowed: Permissions) -> str:
+    """Return the credentials of a new user, and remember it; the layout is locked.
+
+    Raises:
+        ConfigError: Its name belongs to another role.
+    """
+    for other in layout.admissions:
+        is_provider = bool(other.provider) or bool(admission.provider)
+        if other.name == admission.name and other.role != admission.role and not is_provider:
+            raise ConfigError(
+                f"{admission.name} is the name of a {other.role} already", remedy="choose another"
+            )
+    facts = layout.facts
+    identity = Identity.new()
+    issued = jwt.user(
+        layout.identity("system" if admission.is_system else "signing"),
+        identity.key,
+        name=admission.name,
+        account=facts.system if admission.is_system else facts.account,
+        permissions=allowed,
+        connects=jwt.LEAF if admission.role == "leaf" else jwt.CLIENT,
+        now=admission.issued_at,
+        expires_at=admission.expires_at,
+    )
+    admitted = msgspec.structs.replace(admission, key=identity.key)
+    layout.write_admissions((*layout.admissions, admitted))
+    return accesses.credentials(issued, identity)
+
+
+def _access(
+    layout: MeshLayout,
+    role: accesses.Role,
+    name: str,
+    servers: Sequence[str],
+    credentials: str,
+) -> Access:
+    chosen = tuple(servers) or layout.facts.servers
+    for url in chosen:
+        accesses.server(url)
+    return Access(
+        name=name,
+        role=role,
+        servers=chosen,
+        ca=layout.ca.read_text() if layout.ca.exists() else "",
+        credentials=credentials,
+    )
