@@ -13,7 +13,9 @@ from rich.console import Console
 from opentela import service
 from opentela.core.errors import UnavailableError
 from opentela.local import history, look, rows, tables
+from opentela.local.demo import demo as run_demo
 from opentela.local.home import Home, default_home
+from opentela.local.screen import Screen
 from opentela.local.up import up as run_up
 from opentela.service import Lifecycle, SystemClock
 from opentela.telemetry.config import LogConfig
@@ -162,6 +164,18 @@ def events(
         await look.until_stopped(life, work())
 
     service.run(main, name="events", log_config=_QUIET)
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Stay up at the end, until Ctrl-C.")
+def demo(*, keep: bool) -> None:
+    """Show it all on this machine: two sites, two engines, one dies."""
+
+    async def main(life: Lifecycle) -> None:
+        screen = Screen(Console(highlight=False))
+        await run_demo(life, screen, SystemClock(), keep=keep)
+
+    service.run(main, name="demo", log_config=_QUIET)
 
 
 def _home(chosen: Path | None) -> Home:
