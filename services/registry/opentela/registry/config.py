@@ -123,10 +123,12 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A registry.
 
     Attributes:
+        access: File that lets this registry into the mesh, as `otela mesh` writes it.
         unroutable_is_unready: Whether `/readyz` is red while a model that is offered has no
             routable session. `/status` and the metrics tell it in any case.
     """
 
+    access: str
     detector: DetectorConfig = DetectorConfig()
     restraint: RestraintConfig = RestraintConfig()
     peers: PeersConfig = PeersConfig()
@@ -136,8 +138,9 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     unroutable_is_unready: bool = True
 
 
-LAN: Final = RegistryConfig()
+LAN: Final = RegistryConfig(access="")
 LOCAL: Final = RegistryConfig(
+    access="",
     detector=DetectorConfig(lease_beats=3.0, grace_s=10.0, suspect_probe_every_s=1.0),
     peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, learn_s=1.5),
 )

@@ -115,10 +115,10 @@ class RegistryMachine:
                 actions = sessions.beaten(at, path, beat)
             case m.DeltaHeard(path=path, signed=signed):
                 actions = sessions.claimed(at, path, signed)
-            case m.ProbeAnswered(path=path, reply=reply):
-                actions = sessions.answered(at, path, reply.signed)
-            case m.ProbeRefused(session=session):
-                sessions.detector.refused(session, at.now)
+            case m.ProbeAnswered():
+                actions = sessions.answered(at, event.provider, event.session, event.reply.signed)
+            case m.ProbeRefused(provider=provider, session=session):
+                sessions.refused(at, provider, session)
             case m.Advised(session=session, alive=alive):
                 sessions.detector.advise(session, at.now, alive=alive)
             case m.Restored():

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from opentela.core.ids import SessionId
+from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import SessionRecord, SignedClaim
 from opentela.core.session_map import Rejection
 from opentela.wire.control import (
@@ -50,15 +50,17 @@ class BeatHeard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """A probed session answered over *path*'s provider."""
+    """*provider* answered a probe in the name of a session."""
 
-    path: SessionPath
+    provider: ProviderId
+    session: SessionId
     reply: ProbeReply
 
 
 class ProbeRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe found nobody who listens: "no responders"."""
+    """A probe found nobody who listens: "no responders", on the reply subject of *provider*."""
 
+    provider: ProviderId
     session: SessionId
 
 

@@ -1,9 +1,10 @@
 """The sessions that a registry holds, watches and judges, and what follows when one changes."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from opentela.core.ids import SessionId
+from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import (
     Lifecycle,
     SessionRecord,
@@ -26,7 +27,7 @@ from opentela.registry.messages import (
 )
 from opentela.registry.peers import Peers
 from opentela.registry.restraint import Restraint
-from opentela.registry.throttle import Throttle
+from opentela.registry.throttle import KEYS_MAX, Throttle
 from opentela.view import exchange
 from opentela.wire.control import Beat, Probe, Verdict
 from opentela.wire.subjects import SessionPath
@@ -58,6 +59,7 @@ class Sessions:
         self._peers = peers
         self._reminders = Throttle(REMIND_EVERY_S)
         self._down_at: dict[SessionId, float] = {}
+        self._unknown: OrderedDict[SessionId, SessionPath] = OrderedDict()
         self.held = SessionMap(verify)
         self.detector = Detector(config.detector)
         self.restraint = Restraint(config.restraint)
@@ -69,15 +71,34 @@ class Sessions:
         """Take a claim that its owner published: always news."""
         return self._admit(at, path, signed, is_news=True)
 
-    def answered(self, at: Moment, path: SessionPath, signed: SignedClaim) -> list[Action]:
-        """Take a claim that its owner answered a probe with."""
+    def answered(
+        self, at: Moment, provider: ProviderId, session: SessionId, signed: SignedClaim
+    ) -> list[Action]:
+        """Take a claim that its owner answered a probe with.
+
+        An answer does not say where it comes from as fully as a delta does: its path is the one
+        that was probed.
+        """
+        path = self._probed_path(session)
+        if path is None or path.provider != provider:
+            return []
         return self._admit(at, path, signed, is_news=self.is_settled)
+
+    def refused(self, at: Moment, provider: ProviderId, session: SessionId) -> None:
+        """Take "no responders" from *provider*'s side; nobody says it for another's session."""
+        path = self._probed_path(session)
+        if path is not None and path.provider == provider:
+            self.detector.refused(session, at.now)
+
+    def _probed_path(self, session: SessionId) -> SessionPath | None:
+        record = self.held.get(session)
+        return self._unknown.get(session) if record is None else exchange.path_to(record)
 
     def beaten(self, at: Moment, path: SessionPath, beat: Beat) -> list[Action]:
         """Take a beat; one that this registry cannot place makes it ask or tell."""
         record = self.held.get(path.session)
         if record is None:
-            return self._remind(at, path, Probe(sequence=0))
+            return self._inquire(at, path)
         if exchange.path_to(record) != path:
             detail = f"a beat over the subject of {'.'.join(path)}"
             foreign = self.held.refuse(Reason.FOREIGN, detail, record)
@@ -104,6 +125,16 @@ class Sessions:
         if not suspected or lifecycle_of(record) >= Lifecycle.DOWN:
             return []
         return self._remind(at, path, Probe(sequence=0, suspected=suspected))
+
+    def _inquire(self, at: Moment, path: SessionPath) -> list[Action]:
+        """Ask a session that beats, but of which nothing is held, for its claim."""
+        actions = self._remind(at, path, Probe(sequence=0))
+        if actions:
+            self._unknown[path.session] = path
+            self._unknown.move_to_end(path.session)
+            if len(self._unknown) > KEYS_MAX:
+                self._unknown.popitem(last=False)
+        return actions
 
     def _remind(self, at: Moment, path: SessionPath, what: Probe | Verdict) -> list[Action]:
         if not self._reminders.may(path.session, at.now):
@@ -183,6 +214,7 @@ class Sessions:
         """Watch what lives, and wait for the end of what is down."""
         before, record = change
         claim, lifecycle = claim_of(record), lifecycle_of(record)
+        self._unknown.pop(claim.session, None)
         if lifecycle < Lifecycle.DOWN:
             self.detector.watch(claim.session, at.now)
             if before is not None and claim_of(before).incarnation < claim.incarnation:

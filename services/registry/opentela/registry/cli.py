@@ -1,0 +1,61 @@
+"""The command `otela registry`."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from opentela import service
+from opentela.core.errors import CredentialError
+from opentela.mesh import access as accesses
+from opentela.mesh import identity, nats_bus
+from opentela.mesh.nats_bus import BusState
+from opentela.registry.config import RegistryConfig
+from opentela.registry.shell import RegistryShell
+from opentela.service import Lifecycle
+from opentela.settings import Settings, add_options
+from opentela.telemetry.log import get_logger
+
+log: Final = get_logger()
+
+
+@click.command()
+@add_options(RegistryConfig, service="registry")
+def registry(settings: Settings[RegistryConfig]) -> None:
+    """Run a registry."""
+    config = settings.value
+    service.run(lambda life: serve(life, config), name="registry", log_config=config.log)
+
+
+async def serve(life: Lifecycle, config: RegistryConfig) -> None:
+    """Be a registry until asked to stop.
+
+    Raises:
+        CredentialError: The access file is unusable or refused.
+        MeshUnavailableError: No server of the mesh answers.
+    """
+    access = accesses.read(Path(config.access))
+    if access.role != "registry":
+        raise CredentialError(
+            f"{config.access} is the access of a {access.role}, not of a registry",
+            remedy="get one with: otela mesh role registry NAME",
+        )
+    shells: list[RegistryShell] = []
+
+    def on_state(state: BusState, _why: str) -> None:
+        for shell in shells:
+            shell.mesh_changed(connected=state is BusState.CONNECTED)
+
+    await life.health.open(config.health)
+    async with (
+        await nats_bus.connect(access, name=access.name, on_state=on_state) as bus,
+        RegistryShell.open(
+            bus, name=access.name, verify=identity.verify, config=config, on_ready=life.ready
+        ) as shell,
+    ):
+        shells.append(shell)
+        life.health.status = shell.status
+        log.info("registry_started", name=access.name)
+        await life.stopping.wait()
+        shells.clear()
+    log.info("registry_stopped", name=access.name)

@@ -1,0 +1,233 @@
+"""A registry on a real mesh: messages in, actions out, one timer."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from opentela.core.clock import Clock
+from opentela.core.errors import MeshUnavailableError, WireError
+from opentela.core.session_map import SessionMap, Verify
+from opentela.mesh.bus import Bus, Handler, Message
+from opentela.registry import letters, state
+from opentela.registry import messages as m
+from opentela.registry.config import RegistryConfig
+from opentela.registry.letters import Conversation, Published
+from opentela.registry.machine import RegistryMachine
+from opentela.registry.outbox import Outbox
+from opentela.registry.report import Report
+from opentela.service import SystemClock
+from opentela.telemetry.log import get_logger
+from opentela.view.refusals import Refusals
+from opentela.wire import control, subjects
+
+log: Final = get_logger()
+
+PAGE_TIMEOUT_S: Final = 2.0
+"""For a page of a peer's map; above any round trip of the mesh."""
+_INSTANCE_BYTES: Final = 8
+
+OnReady = Callable[[bool, str], None]
+"""Told whether the registry is well and, if not, why."""
+
+
+class RegistryShell:
+    """One registry that serves while the context of `open` lasts."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        name: str,
+        verify: Verify,
+        config: RegistryConfig,
+        on_ready: OnReady,
+        clock: Clock,
+    ) -> None:
+        self._bus = bus
+        self._name = name
+        self._instance = secrets.token_hex(_INSTANCE_BYTES)
+        self._retention = config.retention
+        self._on_ready = on_ready
+        self._clock = clock
+        # Chooses peers and spreads rounds: nothing here is secret.
+        rng = random.Random()  # noqa: S311
+        self._machine = RegistryMachine(name=name, verify=verify, rng=rng, config=config)
+        self._outbox = Outbox(bus)
+        self._report = Report(self._machine)
+        self._refusals = Refusals()
+        self._stack = AsyncExitStack()
+        self._tasks = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = True
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bus: Bus,
+        *,
+        name: str,
+        verify: Verify,
+        config: RegistryConfig,
+        on_ready: OnReady,
+        clock: Clock | None = None,
+    ) -> AsyncIterator["RegistryShell"]:
+        """Serve over *bus* as the registry *name*, to which peers and sessions address answers.
+
+        Raises:
+            ConfigError: The state file cannot be read.
+            CredentialError: The mesh does not allow what a registry does.
+        """
+        shell = cls(
+            bus,
+            name=name,
+            verify=verify,
+            config=config,
+            on_ready=on_ready,
+            clock=clock or SystemClock(),
+        )
+        async with shell._stack:
+            shell._stack.callback(shell._stop)
+            shell._restore()
+            # Listen before the first question: what changes meanwhile arrives twice, not never.
+            for conversation in letters.conversations(name=name, instance=shell._instance):
+                await shell._listen(conversation)
+            if config.retention.state_file:
+                shell._stack.push_async_callback(shell._write_state)
+            await shell._stack.enter_async_context(shell._tasks)
+            # Again, because the tasks are waited for first.
+            shell._stack.callback(shell._stop)
+            shell._spawn(shell._outbox.run())
+            if config.retention.state_file:
+                shell._spawn(shell._keep_state())
+            shell._feed(m.Tick())
+            yield shell
+
+    @property
+    def held(self) -> SessionMap:
+        """The map; to be read, not written."""
+        return self._machine.held
+
+    def status(self) -> dict[str, object]:
+        """Return what `/status` tells."""
+        return self._machine.status(self._clock.now())
+
+    def mesh_changed(self, *, connected: bool) -> None:
+        """Take note that the connection to the mesh was lost or is back."""
+        self._feed(m.MeshBack() if connected else m.MeshLost())
+
+    def advise(self, event: m.Advised) -> None:
+        """Take the word of a scheduler or a leaf on a session."""
+        self._feed(event)
+
+    # In ----------------------------------------------------------------------
+
+    async def _listen(self, conversation: Conversation, *, queue: str = "") -> None:
+        subscription = await self._bus.subscribe(
+            conversation.subject, self._handler(conversation), queue=queue
+        )
+        self._stack.push_async_callback(subscription.unsubscribe)
+
+    def _handler(self, conversation: Conversation) -> Handler:
+        def handle(message: Message) -> None:
+            try:
+                event = conversation.read(message)
+            except WireError as error:
+                self._reject(conversation.kind, message.subject, error)
+            else:
+                self._feed(event)
+
+        return handle
+
+    def _reject(self, kind: str, subject: str, error: Exception) -> None:
+        self._refusals.message(self._clock.now(), kind=kind, subject=subject, error=error)
+
+    def _feed(self, event: m.Event) -> None:
+        if not self._is_open:
+            return
+        now = self._clock.now()
+        for action in self._machine.step(now, self._clock.wall(), event):
+            self._perform(now, action)
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0.0, self._machine.next_deadline() - now)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._feed, m.Tick())
+
+    # Out ---------------------------------------------------------------------
+
+    def _perform(self, now: float, action: m.Action) -> None:
+        match action:
+            case m.AskPage():
+                self._spawn(self._ask(action))
+            case m.ServeSnapshots():
+                self._spawn(self._listen(letters.SNAPSHOTS, queue=subjects.SNAPSHOT_QUEUE))
+            case m.SetReady(flag=flag, reason=reason):
+                self._on_ready(flag, reason)
+            case m.Refused(rejected=rejected, source=source):
+                self._refusals.records(now, rejected, source=source)
+            case m.RefusedMessage(kind=kind, error=error):
+                self._reject(kind, "", error)
+            case _:
+                self._publish(action)
+
+    def _publish(self, action: Published) -> None:
+        letter = letters.letter(action, name=self._name, instance=self._instance)
+        self._report.published(action, letter)
+        self._outbox.put(letter)
+
+    async def _ask(self, action: m.AskPage) -> None:
+        event: m.Event = m.PageFailed()
+        try:
+            payload = await self._bus.request(
+                subjects.SNAPSHOT, control.encode(action.ask), timeout_s=PAGE_TIMEOUT_S
+            )
+            event = letters.page_of(payload)
+        except MeshUnavailableError as error:
+            log.info("snapshot_unanswered", error=str(error))
+        except WireError as error:
+            self._reject("snapshot", subjects.SNAPSHOT, error)
+        self._feed(event)
+
+    # State -------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        if not self._retention.state_file:
+            return
+        kept = state.read(Path(self._retention.state_file))
+        if kept is not None:
+            log.info("state_restored", records=len(kept.records))
+            self._feed(
+                m.Restored(records=kept.records, cut_ms=kept.cut_ms, horizon_ms=kept.horizon_ms)
+            )
+
+    async def _keep_state(self) -> None:
+        while True:
+            await asyncio.sleep(self._retention.state_every_s)
+            await self._write_state()
+
+    async def _write_state(self) -> None:
+        path = Path(self._retention.state_file)
+        try:
+            await asyncio.to_thread(state.write, path, state.state_of(self.held))
+        except OSError as error:
+            # It only matters after a restart without peers; until then there is time to mend it.
+            log.error("state_unwritten", path=str(path), error=str(error))  # noqa: TRY400
+
+    # Life --------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _stop(self) -> None:
+        self._is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in tuple(self._running):
+            task.cancel()

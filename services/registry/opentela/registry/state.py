@@ -1,0 +1,71 @@
+"""The map of a registry as a file, so that one without peers knows after a restart what there is."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from opentela.core.errors import ConfigError
+from opentela.core.record import SessionRecord
+from opentela.core.session_map import SessionMap
+from opentela.mesh.files import PRIVATE_FILE
+
+VERSION: Final = 1
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file holds; the signatures in it are checked again when it is read."""
+
+    version: int = VERSION
+    records: tuple[SessionRecord, ...] = ()
+    cut_ms: int = 0
+    horizon_ms: int = 0
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(State)
+
+
+def state_of(held: SessionMap) -> State:
+    """Return what is to be kept of a map."""
+    records = tuple(held.records.values())
+    return State(records=records, cut_ms=held.cut_ms, horizon_ms=held.horizon_ms)
+
+
+def read(path: Path) -> State | None:
+    """Return what *path* holds; None when there is no such file yet.
+
+    Raises:
+        ConfigError: It cannot be read, or is no state of a registry that this version knows.
+    """
+    remedy = "remove the file; the registry learns again from peers and from beats"
+    try:
+        state = _DECODER.decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"retention.state_file {path}: {error.strerror}", remedy="make it readable"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"retention.state_file {path}: {error}", remedy=remedy) from error
+    if state.version != VERSION:
+        raise ConfigError(
+            f"retention.state_file {path} is of version {state.version}", remedy=remedy
+        )
+    return state
+
+
+def write(path: Path, state: State) -> None:
+    """Replace *path* in one step: a crash leaves the old file or the new one.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as f:
+        f.write(_ENCODER.encode(state))
+        f.flush()
+        os.fsync(f.fileno())
+    beside.replace(path)
