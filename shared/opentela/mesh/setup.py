@@ -5,6 +5,7 @@ holds the mesh's folder admits, scopes and revokes; servers are never reconfigur
 Every function is handed the time, as Unix seconds.
 """
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -50,10 +51,11 @@ def init_mesh(
             f"there is a mesh in {root} already",
             remedy="use --force to replace it; everybody then needs a new access file",
         )
-    for folder in (root, *(root / part for part in ("keys", "jwt", "tls", "access", "leaves"))):
-        files.make_private_dir(folder)
-    for old in layout.jwt_dir.glob("*.jwt"):
-        old.unlink()
+    files.make_private_dir(root)
+    for part in ("keys", "jwt", "tls", "access", "leaves"):
+        # What an earlier mesh left here opens nothing any more.
+        shutil.rmtree(root / part, ignore_errors=True)
+        files.make_private_dir(root / part)
     keys = {seed: Identity.new(kind) for seed, kind in SEEDS.items()}
     for seed, key in keys.items():
         layout.write_identity(seed, key)
@@ -137,6 +139,8 @@ def add_leaf(
     root = root or layout.leaf(options.site)
     for folder in (root, root / "jwt"):
         files.make_private_dir(folder)
+    remotes = _remotes(facts, options)
+    certificate = certify(layout, root, options.listeners, now=now)
     name = f"leaf-{options.site}"
     link = Admission(key="", name=name, role="leaf", site=options.site, issued_at=int(now))
     own = msgspec.structs.replace(link, is_system=True)
@@ -155,7 +159,7 @@ def add_leaf(
         name=f"{facts.name}-{name}",
         trust=Trust(operator=facts.operator, system_account=facts.system),
         account=facts.account,
-        remotes=_remotes(facts, options),
+        remotes=remotes,
         credentials="leaf.creds",
         system_credentials="sys.creds",
         remote_ca="ca.pem" if has_ca else "",
@@ -164,7 +168,7 @@ def add_leaf(
         leaf_port=options.listeners.leaf_port,
         websocket_port=options.listeners.websocket_port,
         monitor_port=options.listeners.monitor_port,
-        tls=certify(layout, root, options.listeners, now=now),
+        tls=certificate,
     )
     files.write(root / "leaf.conf", leaves.render(conf))
     return LeafLayout(

@@ -1,0 +1,351 @@
+"""`otela mesh`: for whoever runs a mesh. Every command is a thin word for a function of `setup`."""
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from opentela.core.errors import MeshUnavailableError
+from opentela.mesh import access as accesses
+from opentela.mesh import check as checks
+from opentela.mesh import push, setup
+from opentela.mesh.access import Access
+from opentela.mesh.layout import Admission, MeshLayout
+from opentela.mesh.listeners import CLIENT_PORT, LEAF_PORT, Listeners, TlsMode
+from opentela.mesh.permissions import Member, Role
+from opentela.mesh.server import find_server
+from opentela.service import SystemClock
+from opentela.telemetry import log as logs
+from opentela.telemetry.config import LogConfig
+
+ROLES: Final = ("registry", "router", "placer", "tool", "sys")
+"""Each gets an access file of its own name when a mesh is made."""
+
+_CLOCK: Final = SystemClock()
+_QUIET: Final = LogConfig(level="error", form="text")
+"""What goes wrong is told in words of the command's own."""
+_SPAN: Final = re.compile(r"(\d+)([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+
+
+def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+    if not value:
+        return 0.0
+    if match := _SPAN.fullmatch(value):
+        return float(int(match[1]) * _SECONDS[match[2]])
+    raise click.BadParameter(f"{value!r} is no length of time; write 90s, 45m, 12h or 30d")
+
+
+_dir_option = click.option(
+    "--dir",
+    "folder",
+    type=_FOLDER,
+    default=Path("mesh"),
+    envvar="OTELA_MESH_DIR",
+    show_default=True,
+    help="Folder of the mesh.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_out_option = click.option("--out", type=_FILE, help="Access file to write. [default: in --dir]")
+_expires_option = click.option(
+    "--expires", default="", callback=_span, help="Such as 30d or 12h. [default: never]"
+)
+_servers_option = click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="URL",
+    help="Server to dial, in order of preference; such as a site's leaf. [default: the hub]",
+)
+
+
+def _listener_options(*, tls: str | None, leaf_port: int | None) -> Callable[[Any], Any]:
+    options = (
+        click.option("--host", "hosts", multiple=True, help="Name by which it is dialled."),
+        click.option("--listen", default="", help="Address to bind. [default: all, with TLS]"),
+        click.option("--port", default=CLIENT_PORT, show_default=True, help="For clients."),
+        click.option("--leaf-port", type=int, default=leaf_port, show_default=True),
+        click.option("--websocket-port", type=int, help="For clients and leaves behind proxies."),
+        click.option("--monitor-port", type=int, help="nats-server's own page, on loopback."),
+        click.option(
+            "--tls",
+            type=click.Choice(["auto", "none", "files"]),
+            default=tls,
+            show_default=True,
+            help="auto: an authority of the mesh's own; none: loopback only.",
+        ),
+        click.option("--certificate", type=_FILE, help="PEM chain, for --tls files."),
+        click.option("--key", type=_FILE, help="Its private key."),
+        click.option("--ca", type=_FILE, help="Who signed it, unless every system knows them."),
+    )
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.group()
+def mesh() -> None:
+    """Set a mesh up, admit providers, connect sites."""
+
+
+@mesh.command()
+@_dir_option
+@click.option("--name", default="mesh", show_default=True, help="Of the mesh, for people.")
+@_listener_options(tls="auto", leaf_port=LEAF_PORT)
+@click.option("--force", is_flag=True, help="Replace a mesh; everybody needs new access files.")
+@_json_option
+def init(*, folder: Path, name: str, force: bool, as_json: bool, **listeners: Any) -> None:
+    """Make a new mesh: keys, the hub's configuration, an access file for each role."""
+    if not listeners["hosts"]:
+        listeners["hosts"] = (socket.gethostname(),)
+    now = _CLOCK.wall()
+    layout = setup.init_mesh(folder, Listeners(**listeners), now=now, name=name, force=force)
+    for role in ROLES:
+        accesses.write(
+            layout.access(role), setup.role_access(layout, role=role, name=role, now=now)
+        )
+    if as_json:
+        _print_json({"dir": str(folder), **msgspec.to_builtins(layout.facts)})
+        return
+    click.echo(f"{name} is set up in {folder}; its keys/ must never get lost, nor out")
+    click.echo(f"  start the hub    otela mesh serve {layout.conf}")
+    click.echo(f"  roles' access    {layout.access('<role>')}")
+    click.echo("  let someone in   otela mesh invite --provider NAME")
+    click.echo("  connect a site   otela mesh leaf --site NAME")
+
+
+@mesh.command()
+@_dir_option
+@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--name", help="Unique in the mesh. [default: the role's]")
+@_servers_option
+@_expires_option
+@_out_option
+@_json_option
+def role(
+    *,
+    folder: Path,
+    role: Any,
+    name: str | None,
+    servers: tuple[str, ...],
+    expires: float,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write an access file for one more registry, router, placer, tool or operator.
+
+    Does nothing if the file is there already.
+    """
+    layout, now = MeshLayout(folder), _CLOCK.wall()
+    name = name or role
+    path = out or layout.access(name)
+    if path.exists():
+        _told(path, accesses.read(path), as_json=as_json, is_new=False)
+        return
+    access = setup.role_access(
+        layout, role=role, name=name, servers=servers, now=now, expires_at=_end(now, expires)
+    )
+    accesses.write(path, access)
+    _told(path, access, as_json=as_json)
+
+
+@mesh.command()
+@_dir_option
+@click.option("--provider", required=True, help="Whose sessions they will be.")
+@click.option("--site", default="", help="The only site that it may speak from. [default: any]")
+@_servers_option
+@_expires_option
+@_out_option
+@_json_option
+def invite(
+    *,
+    folder: Path,
+    provider: str,
+    site: str,
+    servers: tuple[str, ...],
+    expires: float,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Let a provider in: write the one file that its supervisors need."""
+    layout, now = MeshLayout(folder), _CLOCK.wall()
+    access = setup.invite(
+        layout,
+        provider=provider,
+        site=site,
+        servers=servers,
+        now=now,
+        expires_at=_end(now, expires),
+    )
+    path = out or layout.access("-".join(filter(None, ("provider", provider, site))))
+    accesses.write(path, access)
+    _told(path, access, as_json=as_json)
+
+
+@mesh.command()
+@_dir_option
+@click.option("--site", required=True)
+@click.option("--providers", default="", help="Who works there: p,q. [default: everybody]")
+@click.option("--registry", "registries", multiple=True, help="A registry that works there.")
+@click.option("--router", "routers", multiple=True, help="A router that works there.")
+@click.option("--placer", "placers", multiple=True, help="A placer that works there.")
+@click.option("--tool", "tools", multiple=True, help="A tool that works there.")
+@click.option("--behind", multiple=True, metavar="SITE", help="A site whose leaf dials this one.")
+@click.option("--hub", "hubs", multiple=True, metavar="URL", help="Where to dial out to.")
+@click.option("--websocket", "is_websocket", is_flag=True, help="Dial the hub's websocket port.")
+@_listener_options(tls=None, leaf_port=None)
+@click.option("--out", type=_FOLDER, help="Folder to write, to be copied to the site.")
+@_json_option
+def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None:
+    """Connect a site: write the folder of its own server, which only dials out."""
+    members = tuple(
+        Member(role=one, name=name)
+        for one, option in (
+            (Role.REGISTRY, "registries"),
+            (Role.ROUTER, "routers"),
+            (Role.PLACER, "placers"),
+            (Role.TOOL, "tools"),
+        )
+        for name in given.pop(option)
+    )
+    options = setup.LeafOptions(
+        site=given.pop("site"),
+        providers=tuple(filter(None, given.pop("providers").split(","))),
+        members=members,
+        behind=given.pop("behind"),
+        hubs=given.pop("hubs"),
+        is_websocket=given.pop("is_websocket"),
+        listeners=_leaf_listeners(given),
+    )
+    made = setup.add_leaf(MeshLayout(folder), options, now=_CLOCK.wall(), root=out)
+    if as_json:
+        _print_json(msgspec.to_builtins(made, enc_hook=str))
+        return
+    click.echo(f"site {options.site} has its folder: {made.root}; copy it there, and start")
+    click.echo("  otela mesh serve leaf.conf")
+    click.echo("invite its providers with")
+    flags = " ".join(f"--server {url}" for url in made.servers)
+    click.echo(f"  otela mesh invite --provider NAME --site {options.site} {flags}")
+
+
+@mesh.command()
+@_dir_option
+@click.option("--provider", default="", help="Every access of this provider.")
+@click.option("--name", default="", help="Every access of this role or leaf.")
+@_json_option
+def revoke(*, folder: Path, provider: str, name: str, as_json: bool) -> None:
+    """Throw a provider, role or leaf out, at once and everywhere."""
+    if bool(provider) == bool(name):
+        raise click.UsageError("name who: --provider NAME, or --name NAME")
+    layout = MeshLayout(folder)
+    revoked = setup.revoke(layout, provider=provider, name=name, now=_CLOCK.wall())
+    access = accesses.read(layout.access("sys"))
+    logs.configure(service="mesh", config=_QUIET)
+    try:
+        asyncio.run(push.accounts(access, layout))
+    except MeshUnavailableError as error:
+        raise MeshUnavailableError(
+            f"revoked in {folder}, but the hub was not told: {error}",
+            remedy="start it and say it again; a hub that starts from this folder knows already",
+        ) from error
+    if as_json:
+        _print_json(msgspec.to_builtins(revoked))
+    else:
+        click.echo(f"{provider or name} is out: {len(revoked)} revoked, the hub knows")
+
+
+@mesh.command()
+@_dir_option
+@_json_option
+def members(*, folder: Path, as_json: bool) -> None:
+    """List everybody who was let in."""
+    admissions = MeshLayout(folder).admissions
+    if as_json:
+        _print_json(msgspec.to_builtins(admissions))
+        return
+    now = _CLOCK.wall()
+    for one in admissions:
+        if one.is_system and one.role == "leaf":
+            continue  # the same server once more
+        click.echo(f"{one.role:<9} {one.name:<20} {one.site or '-':<12} {_standing(one, now)}")
+
+
+@mesh.command()
+@click.argument("conf", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def serve(*, conf: Path) -> None:
+    """Run nats-server with CONF, in the foreground and in CONF's folder."""
+    binary = find_server()
+    os.chdir(conf.resolve().parent)
+    os.execv(binary, ["nats-server", "--config", conf.name])  # noqa: S606  that is the point
+
+
+@mesh.command()
+@click.argument("access", type=_FILE)
+@_json_option
+@click.pass_context
+def check(ctx: click.Context, *, access: Path, as_json: bool) -> None:
+    """Say what works with an access file; exits with 1 when something does not."""
+    logs.configure(service="mesh", config=_QUIET)
+
+    async def run() -> list[checks.Finding]:
+        findings = []
+        async for finding in checks.check(accesses.read(access)):
+            findings.append(finding)
+            if not as_json:
+                mark = "ok  " if finding.ok else "FAIL"
+                click.echo(f"{mark} {finding.what}: {finding.detail}")
+        return findings
+
+    findings = asyncio.run(run())
+    if as_json:
+        _print_json(msgspec.to_builtins(findings))
+    # One server that answers is enough; everything after that must work.
+    reached = [one.ok for one in findings if one.what.startswith("reach")]
+    rest = [one.ok for one in findings if not one.what.startswith("reach")]
+    if not (any(reached) and all(rest)):
+        ctx.exit(1)
+
+
+def _leaf_listeners(given: dict[str, Any]) -> Listeners:
+    """Return where a site's clients dial: over a network if it has a name there."""
+    tls: TlsMode = given.pop("tls") or ("auto" if given["hosts"] else "none")
+    hosts = given.pop("hosts") or ("localhost",)
+    return Listeners(tls=tls, hosts=hosts, **given)
+
+
+def _end(now: float, span: float) -> float:
+    return now + span if span else 0.0
+
+
+def _standing(admission: Admission, now: float) -> str:
+    if admission.revoked_at:
+        return "revoked"
+    if not admission.expires_at:
+        return "let in"
+    left = admission.expires_at - now
+    return f"{left / 86400:.1f} days left" if left > 0 else "expired"
+
+
+def _told(path: Path, access: Access, *, as_json: bool, is_new: bool = True) -> None:
+    if as_json:
+        told = {"path": str(path), "new": is_new, **msgspec.to_builtins(access)}
+        _print_json({key: value for key, value in told.items() if key != "credentials"})
+        return
+    click.echo(f"{path}: {'' if is_new else 'already '}lets in {access.role} {access.name}")
+    click.echo("  hand it over by a private way; whoever has it, is that")
+
+
+def _print_json(value: Sequence[Any] | dict[str, Any]) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
