@@ -1,0 +1,1 @@
+"""The OpenAI-compatible front of the mesh: picks a session for each request, and tries again."""

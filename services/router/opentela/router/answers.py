@@ -1,0 +1,104 @@
+"""What a client gets for what an engine answered: JSON passes, everything else is explained.
+
+An engine, or a proxy before it, may answer an error as HTML, plain text or nothing. OpenAI clients
+read JSON: such an answer becomes an error object with its own status. JSON passes byte for byte.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from opentela.router.fault import Fault, FaultKind, envelope
+from opentela.wire.frames import Headers
+
+STATUS_MIN: Final = 200
+STATUS_MAX: Final = 599
+_ERROR: Final = 400
+_ENGINE_ERROR: Final = 500
+_UNAVAILABLE: Final = 503
+_TOO_MANY: Final = 429
+_DETAIL_CHARS_MAX: Final = 300
+_JSON: Final = ("content-type", "application/json")
+# A body that is replaced takes the headers that described it along.
+_OF_BODY: Final = frozenset({"content-type", "content-encoding", "content-language", "etag"})
+
+TRY_ELSEWHERE: Final = frozenset({502, 503, 504})
+"""Answers of an engine's surroundings rather than of the engine: another session may do better."""
+SURELY_NOT_BEGUN: Final = frozenset({503})
+"""Refusals; 502 and 504 may come after the engine began."""
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class _Object(msgspec.Struct):
+    error: msgspec.Raw | None = None
+    object: str = ""
+    detail: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_object: Final = msgspec.json.Decoder(_Object).decode
+_decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def value_of(headers: Headers, name: str) -> str:
+    """Return the value of the first header *name* (lower case), or nothing."""
+    for key, value in headers:
+        if key.lower() == name:
+            return value
+    return ""
+
+
+def is_event_stream(status: int, headers: Headers) -> bool:
+    """Return whether the answer is a stream of events, and not an error."""
+    return status < _ERROR and value_of(headers, "content-type").lower().startswith(
+        "text/event-stream"
+    )
+
+
+def presented(answer: Answer) -> Answer:
+    """Return *answer* as an OpenAI client can read it."""
+    if answer.status < _ERROR or _reads_as_error(answer):
+        return answer
+    headers = tuple(pair for pair in answer.headers if pair[0].lower() not in _OF_BODY)
+    fault = Fault(kind=_kind(answer.status), status=answer.status, message=_message(answer))
+    return Answer(answer.status, (*headers, _JSON), envelope(fault))
+
+
+def _reads_as_error(answer: Answer) -> bool:
+    if value_of(answer.headers, "content-encoding").lower() not in {"", "identity"}:
+        # Passed raw; whoever compressed it described it.
+        return "json" in value_of(answer.headers, "content-type").lower()
+    try:
+        if answer.status < _ENGINE_ERROR:
+            _decode_raw(answer.body)
+            return True
+        read = _decode_object(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return read.error is not None or read.object == "error"
+
+
+def _kind(status: int) -> FaultKind:
+    if status == _TOO_MANY:
+        return FaultKind.BUSY
+    return FaultKind.ENGINE_FAILED if status >= _ENGINE_ERROR else FaultKind.BAD_REQUEST
+
+
+def _message(answer: Answer) -> str:
+    said = _detail(answer)
+    return f"The engine answered {answer.status}" + (f": {said}" if said else ".")
+
+
+def _detail(answer: Answer) -> str:
+    """Return the one line that some servers send instead of an error object."""
+    try:
+        detail = _decode_object(answer.body).detail
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return "" if detail is msgspec.UNSET else detail[:_DETAIL_CHARS_MAX]

@@ -1,0 +1,396 @@
+"""The life of one request: which session is tried, when again, and what the client gets.
+
+::
+
+            start                Head               first bytes             End
+    (new) ───────► TRYING ──────────────► HEADED ───────────────► COMMITTED ─────► (done)
+                    ▲  │ Failed, Tick       │ Failed, Tick, 503     │ Failed, Tick
+        next session│  ▼                    ▼                       ▼
+                   WAITING ◄──── may try again ────► GiveUp        Break
+
+Until something was sent to the client an attempt that fails is followed by another, never at the
+same session: always when the engine surely did not begin (`definite`), and on paths that only
+compute also when it may have. Answers that are not streams are held until they are whole, so that
+an engine lost in the middle of one costs only time. What was sent cannot be taken back: a stream
+that breaks then ends with an error event, and anything else with a cut connection.
+Definite and indefinite failures: Kingsbury, Maelstrom, "Errors".
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import ClassVar, Final, TypeAlias
+
+from opentela.core.ids import SessionId
+from opentela.core.rng import Rng
+from opentela.router.answers import (
+    STATUS_MAX,
+    STATUS_MIN,
+    SURELY_NOT_BEGUN,
+    TRY_ELSEWHERE,
+    Answer,
+    is_event_stream,
+    presented,
+    value_of,
+)
+from opentela.router.attempt_events import (
+    Acked,
+    Action,
+    Break,
+    ClientGone,
+    Commit,
+    Data,
+    End,
+    EndAttempt,
+    Event,
+    Failed,
+    Finish,
+    Forward,
+    GiveUp,
+    Head,
+    Outcome,
+    Reply,
+    Tick,
+    TryOn,
+)
+from opentela.router.config import AttemptConfig
+from opentela.router.directory import Candidate
+from opentela.router.fault import Fault, FaultKind, of_fail
+from opentela.router.outcomes import Result
+from opentela.router.paths import EnginePath
+from opentela.router.sse import StreamEnd, StreamWatch, Usage, usage_of
+from opentela.wire.frames import FailKind
+
+_CLIENT_ERROR: Final = 400
+_ENGINE_ERROR: Final = 500
+
+
+class _Phase(Enum):
+    NEW = "new"
+    TRYING = "trying"
+    HEADED = "headed"
+    COMMITTED = "committed"
+    WAITING = "waiting"
+    DONE = "done"
+
+
+Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault]
+"""Names a session that is not among those tried, or says why there is none."""
+
+_STREAM_OUTCOMES: Final = {
+    StreamEnd.COMPLETE: Outcome.OK,
+    StreamEnd.INCOMPLETE: Outcome.INCOMPLETE,
+    StreamEnd.FAILED: Outcome.ENGINE_ERROR,
+}
+_RESULTS: Final = {
+    FailKind.REFUSED: Result.REFUSED,
+    FailKind.DEADLINE: Result.TIMED_OUT,
+    FailKind.SILENT: Result.TIMED_OUT,
+    # Neither says anything about the session.
+    FailKind.TOO_LARGE: Result.CANCELLED,
+    FailKind.MESH_LOST: Result.CANCELLED,
+    FailKind.CANCELLED: Result.CANCELLED,
+}
+_CUT_OFF: Final = Fault(
+    kind=FaultKind.ENGINE_FAILED, message="The engine's stream ended before the answer did."
+)
+_NO_STATUS: Final = Fault(
+    kind=FaultKind.ENGINE_FAILED, message="The engine's answer has no valid status."
+)
+_SILENT: Final = Fault(
+    kind=FaultKind.ENGINE_TIMEOUT, message="The engine sent nothing for too long."
+)
+
+
+class Attempts:
+    """All attempts of one request, as one machine.
+
+    Attributes:
+        tried: Sessions, in order.
+        outcome: How the request ended.
+        status: Of the answer; 0 while there is none.
+        first_at: When the first bytes of a stream were ready for the client.
+        usage: Tokens as the engine counted them.
+    """
+
+    __slots__ = (
+        "_candidate",
+        "_choose",
+        "_config",
+        "_deadline",
+        "_ends_at",
+        "_fault",
+        "_head",
+        "_held",
+        "_held_bytes",
+        "_path",
+        "_phase",
+        "_refused",
+        "_rng",
+        "_streams",
+        "_watch",
+        "first_at",
+        "outcome",
+        "status",
+        "tried",
+        "usage",
+    )
+
+    def __init__(
+        self, *, config: AttemptConfig, path: EnginePath, streams: bool, choose: Choose, rng: Rng
+    ) -> None:
+        self.tried: tuple[SessionId, ...] = ()
+        self.outcome = Outcome.RUNNING
+        self.status = 0
+        self.first_at: float | None = None
+        self.usage: Usage | None = None
+        self._config = config
+        self._path = path
+        self._streams = streams
+        self._choose = choose
+        self._rng = rng
+        self._phase = _Phase.NEW
+        self._deadline: float | None = None
+        self._ends_at = 0.0
+        self._candidate: Candidate | None = None
+        self._fault: Fault | None = None
+        self._refused: Answer | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._head = Head(0, ())
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._watch: StreamWatch | None = None
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The session that was tried last."""
+        return self._candidate
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the client has all that it will get."""
+        return self._phase is _Phase.DONE
+
+    def next_deadline(self) -> float | None:
+        """Return when a `Tick` is due next; None when none is."""
+        return self._deadline
+
+    def start(self, now: float) -> list[Action]:
+        """Begin; the time of all attempts counts from *now*."""
+        assert self._phase is _Phase.NEW
+        self._ends_at = now + self._config.total_s
+        return self._try(now)
+
+    def step(self, now: float, event: Event) -> list[Action]:
+        """Take one event of the attempt under way; return what to do, in order."""
+        if self._phase is _Phase.DONE:
+            return []
+        return self._HANDLERS[type(event)](self, now, event)
+
+    def _on_head(self, now: float, head: Head) -> list[Action]:
+        if self._phase is not _Phase.TRYING:
+            return []
+        if not STATUS_MIN <= head.status <= STATUS_MAX:
+            return self._fail(now, Result.FAILED, _NO_STATUS, cancel=True)
+        self._phase = _Phase.HEADED
+        self._head = head
+        is_plain = not value_of(head.headers, "content-encoding")
+        if is_plain and is_event_stream(head.status, head.headers):
+            self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
+        return []
+
+    def _on_data(self, now: float, event: Data) -> list[Action]:
+        watch, data = self._watch, event.data
+        if self._phase is _Phase.COMMITTED:
+            self._wait_until(now + self._config.idle_s)
+            passed = watch.feed(data) if watch else data
+            return [Forward(passed)] if passed else []
+        if self._phase is not _Phase.HEADED or not data:
+            return []
+        if watch:
+            self._wait_until(now + self._config.idle_s)
+            passed = watch.feed(data)
+            return self._commit(now, passed) if passed else []
+        self._held.append(data)
+        self._held_bytes += len(data)
+        is_stream = is_event_stream(self._head.status, self._head.headers)
+        if is_stream or self._held_bytes > self._config.held_bytes_max:
+            self._wait_until(now + self._config.idle_s)
+            return self._commit(now, b"".join(self._held))
+        return []
+
+    def _commit(self, now: float, data: bytes) -> list[Action]:
+        self._phase = _Phase.COMMITTED
+        self._held = []
+        self.first_at = now
+        self.status = self._head.status
+        return [Commit(self._head.status, self._head.headers, data)]
+
+    def _on_end(self, now: float, _: End) -> list[Action]:
+        if self._phase is _Phase.HEADED:
+            return self._end_stream_unsent(now) if self._watch else self._end_whole(now)
+        if self._phase is not _Phase.COMMITTED:
+            return []
+        if not self._watch:
+            return [*self._end_attempt(self._answered()), *self._finish(self._status_outcome())]
+        ending, held = self._watch.end()
+        self.usage = self._watch.usage
+        if ending is StreamEnd.CUT_OFF:
+            return self._break(Result.FAILED, _CUT_OFF)
+        result = Result.ERRORED if ending is StreamEnd.FAILED else Result.ANSWERED
+        last: list[Action] = [Forward(held)] if held else []
+        return [*self._end_attempt(result), *last, *self._finish(_STREAM_OUTCOMES[ending])]
+
+    def _end_stream_unsent(self, now: float) -> list[Action]:
+        """End a stream of which no whole event came: nothing, or one without its blank line."""
+        assert self._watch is not None
+        ending, held = self._watch.end()
+        if not held or ending is StreamEnd.CUT_OFF:
+            return self._fail(now, Result.FAILED, _CUT_OFF)
+        attempt = self._end_attempt(Result.ANSWERED)
+        return [*attempt, *self._commit(now, held), *self._finish(_STREAM_OUTCOMES[ending])]
+
+    def _end_whole(self, now: float) -> list[Action]:
+        answer = Answer(self._head.status, self._head.headers, b"".join(self._held))
+        if answer.status in TRY_ELSEWHERE:
+            self._refused = answer
+            definite = answer.status in SURELY_NOT_BEGUN
+            return self._fail(now, Result.ERRORED, None, definite=definite)
+        self.usage = usage_of(answer.body)
+        return [*self._end_attempt(self._answered()), *self._reply(answer)]
+
+    def _on_failed(self, now: float, event: Failed) -> list[Action]:
+        fail = event.fail
+        result = _RESULTS.get(fail.kind, Result.FAILED)
+        if self._phase is _Phase.COMMITTED:
+            return self._break(result, of_fail(fail))
+        if self._phase is _Phase.WAITING:
+            return []
+        return self._fail(
+            now, result, of_fail(fail), definite=fail.definite, retryable=fail.retryable
+        )
+
+    def _on_tick(self, now: float, _: Tick) -> list[Action]:
+        if self._deadline is None or now < self._deadline:
+            return []
+        if self._phase is _Phase.WAITING:
+            return self._try(now)
+        if self._phase is _Phase.COMMITTED:
+            return self._break(Result.TIMED_OUT, _SILENT, cancel=True)
+        return self._fail(now, Result.TIMED_OUT, _SILENT, cancel=True)
+
+    def _on_client_gone(self, _now: float, _: ClientGone) -> list[Action]:
+        if self._watch:
+            self.usage = self._watch.usage
+        attempt = (
+            []
+            if self._phase is _Phase.WAITING
+            else self._end_attempt(Result.CANCELLED, "the client left", cancel=True)
+        )
+        self._conclude(Outcome.CANCELLED)
+        return attempt
+
+    def _try(self, now: float) -> list[Action]:
+        """Go to the next session, or end with the best that is known."""
+        choice = self._choose(self.tried)
+        if isinstance(choice, Fault):
+            if self._refused:
+                return self._reply(self._refused)
+            return self._give_up(self._fault or choice)
+        self._reset()
+        self._phase = _Phase.TRYING
+        self._candidate = choice
+        self.tried = (*self.tried, choice.session)
+        self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
+        return [TryOn(choice, max(self._ends_at - now, 0.001))]
+
+    def _fail(
+        self,
+        now: float,
+        result: Result,
+        fault: Fault | None,
+        *,
+        definite: bool = False,
+        retryable: bool = True,
+        cancel: bool = False,
+    ) -> list[Action]:
+        """End an attempt of which nothing was sent; *fault* is None when the engine answered."""
+        why = fault.message if fault else f"the engine answered {self._head.status}"
+        attempt = self._end_attempt(result, why, cancel=cancel)
+        if fault:
+            self._fault, self._refused = fault, None
+        is_allowed = retryable and (definite or self._path.only_computes)
+        if is_allowed and len(self.tried) < self._config.attempts_max and now < self._ends_at:
+            delay = self._backoff(definite=definite)
+            if not delay:
+                return [*attempt, *self._try(now)]
+            self._phase = _Phase.WAITING
+            self._wait_until(now + delay)
+            return attempt
+        if self._refused:
+            return [*attempt, *self._reply(self._refused)]
+        assert self._fault is not None
+        return [*attempt, *self._give_up(self._fault)]
+
+    def _backoff(self, *, definite: bool) -> float:
+        count = len(self.tried)
+        if definite and count == 1:
+            return 0.0
+        config = self._config
+        jitter = 0.5 + self._rng.random()
+        return min(config.backoff_s * 2.0 ** max(count - 2, 0) * jitter, config.backoff_max_s)
+
+    def _wait_until(self, deadline: float) -> None:
+        self._deadline = min(deadline, self._ends_at)
+
+    def _end_attempt(self, result: Result, why: str = "", *, cancel: bool = False) -> list[Action]:
+        assert self._candidate is not None
+        return [EndAttempt(self._candidate, result, why, cancel)]
+
+    def _answered(self) -> Result:
+        return Result.ERRORED if self._head.status >= _ENGINE_ERROR else Result.ANSWERED
+
+    def _status_outcome(self) -> Outcome:
+        if self.status < _CLIENT_ERROR:
+            return Outcome.OK
+        return Outcome.REJECTED if self.status < _ENGINE_ERROR else Outcome.ENGINE_ERROR
+
+    def _reply(self, answer: Answer) -> list[Action]:
+        self.status = answer.status
+        self._conclude(self._status_outcome())
+        return [Reply(presented(answer))]
+
+    def _finish(self, outcome: Outcome) -> list[Action]:
+        self._conclude(outcome)
+        return [Finish()]
+
+    def _give_up(self, fault: Fault) -> list[Action]:
+        self.status = fault.http_status
+        self._conclude(Outcome.FAILED)
+        return [GiveUp(fault)]
+
+    def _break(self, result: Result, fault: Fault, *, cancel: bool = False) -> list[Action]:
+        if self._watch:
+            self.usage = self._watch.usage
+        attempt = self._end_attempt(result, fault.message, cancel=cancel)
+        self._conclude(Outcome.BROKEN)
+        return [*attempt, Break(fault, can_say=self._watch is not None)]
+
+    def _conclude(self, outcome: Outcome) -> None:
+        self._phase = _Phase.DONE
+        self._deadline = None
+        self.outcome = outcome
+
+    def _on_acked(self, _now: float, _: Acked) -> list[Action]:
+        return []  # the stream's own time-outs begin here, the request's do not
+
+    _HANDLERS: ClassVar[dict[type, Callable[..., list[Action]]]] = {
+        Data: _on_data,
+        Head: _on_head,
+        End: _on_end,
+        Failed: _on_failed,
+        Tick: _on_tick,
+        ClientGone: _on_client_gone,
+        Acked: _on_acked,
+    }

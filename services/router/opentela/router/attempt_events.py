@@ -1,0 +1,127 @@
+"""What happens to one request, and what is done about it; `Attempts` turns one into the other."""
+
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+from opentela.router.answers import Answer
+from opentela.router.directory import Candidate
+from opentela.router.fault import Fault
+from opentela.router.outcomes import Result
+from opentela.wire.frames import Fail, Headers
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """The session has the request."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The engine answers."""
+
+    status: int
+    headers: Headers
+
+
+class Data(msgspec.Struct, frozen=True):
+    """A part of the answer."""
+
+    data: bytes
+
+
+class End(msgspec.Struct, frozen=True):
+    """The answer is whole, as far as the engine's HTTP goes."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The attempt brought no answer, or half of one."""
+
+    fail: Fail
+
+
+class ClientGone(msgspec.Struct, frozen=True):
+    """Nobody waits for the answer any more."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Event: TypeAlias = Acked | Head | Data | End | Failed | ClientGone | Tick
+
+
+class TryOn(msgspec.Struct, frozen=True):
+    """Send the request to this session; it has *deadline_s* for all of it."""
+
+    candidate: Candidate
+    deadline_s: float
+
+
+class EndAttempt(msgspec.Struct, frozen=True):
+    """The attempt at this session is over.
+
+    Attributes:
+        why: It failed, for people.
+        cancel: Its stream is still open and must be withdrawn.
+    """
+
+    candidate: Candidate
+    result: Result
+    why: str = ""
+    cancel: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Send the whole answer."""
+
+    answer: Answer
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Send the head and the first bytes: from here on nothing can be tried again."""
+
+    status: int
+    headers: Headers
+    data: bytes
+
+
+class Forward(msgspec.Struct, frozen=True):
+    """Send further bytes."""
+
+    data: bytes
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """End the answer well."""
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Send the fault as the whole answer."""
+
+    fault: Fault
+
+
+class Break(msgspec.Struct, frozen=True):
+    """End the answer so that nobody takes it for whole.
+
+    An event stream can say so itself, by *fault*; where it cannot, the connection is cut.
+    """
+
+    fault: Fault
+    can_say: bool
+
+
+Action: TypeAlias = TryOn | EndAttempt | Reply | Commit | Forward | Finish | GiveUp | Break
+
+
+class Outcome(Enum):
+    """How a request ended, as it is logged, counted and billed."""
+
+    RUNNING = "running"
+    OK = "ok"
+    INCOMPLETE = "incomplete"  # ended as the engine wanted, without a reason to finish
+    REJECTED = "rejected"  # the engine answered 4xx
+    ENGINE_ERROR = "engine_error"  # the engine answered 5xx, or told of an error in the stream
+    FAILED = "failed"  # no session brought an answer
+    BROKEN = "broken"  # the answer broke after it had begun
+    CANCELLED = "cancelled"  # the client left

@@ -1,0 +1,122 @@
+"""Every knob of a router: unit, default, and what it trades."""
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from opentela.telemetry.config import HealthConfig, LogConfig
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+
+MIB = 1024 * 1024
+
+
+class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where clients connect, and how much of one client is borne.
+
+    Attributes:
+        address: `host:port`; port 0 takes a free one. There is no TLS here: anything but loopback
+            belongs behind a proxy that has it.
+        reuse_port: Let several routers of one host listen on this address; the kernel spreads
+            connections over them.
+        cors_origins: Origins whose pages may call the API; `*` is every one, empty is none.
+        body_bytes_max: Larger request bodies get 413. Each is held whole until its answer begins.
+        bodies_bytes_max: All bodies held at one time; more get 503. This bounds the memory.
+        head_bytes_max: Request line and headers of one request; more gets 431.
+        connections_max: Open client connections; further ones are closed at once.
+        requests_max: Requests under way; more get 429.
+        head_s: From the first byte of a request to the end of its headers.
+        body_s: Silence within a request body.
+        keep_alive_s: Silence between requests. Longer than a load balancer's own, or it will use
+            a connection at the moment at which it is closed here.
+        linger_s: After an error answered before the body came: how long the rest of the body is
+            read and dropped, so that the client gets to see the answer.
+    """
+
+    address: str = "127.0.0.1:8080"
+    reuse_port: bool = False
+    cors_origins: tuple[str, ...] = ("*",)
+    body_bytes_max: Count = 64 * MIB
+    bodies_bytes_max: Count = 1024 * MIB
+    head_bytes_max: Count = 64 * 1024
+    connections_max: Count = 20_000
+    requests_max: Count = 10_000
+    head_s: Seconds = 30.0
+    body_s: Seconds = 60.0
+    keep_alive_s: Seconds = 75.0
+    linger_s: Seconds = 5.0
+
+
+class AttemptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long an answer may take, and how often it is tried for.
+
+    Attributes:
+        attempts_max: Sessions that one request may be tried on. Each further one costs an engine's
+            work again when the attempt before it had begun.
+        backoff_s: Before the third attempt; doubled before each further one, ± half of it by
+            chance. The second attempt follows at once when the first surely did not begin.
+        backoff_max_s: Upper bound of that.
+        first_s: To the first event of a stream. Covers the engine's queue and its prefill; a hung
+            engine holds its requests for as long.
+        unary_s: To the end of an answer that is not streamed.
+        idle_s: Silence within a stream that has begun.
+        total_s: All attempts of a request together.
+        held_bytes_max: An answer that is not streamed is held until it is whole, so that an
+            engine lost in the middle of it costs nothing but time; larger ones are passed on as
+            they come.
+    """
+
+    attempts_max: Count = 3
+    backoff_s: Seconds = 0.05
+    backoff_max_s: Seconds = 1.0
+    first_s: Seconds = 120.0
+    unary_s: Seconds = 600.0
+    idle_s: Seconds = 60.0
+    total_s: Seconds = 3600.0
+    held_bytes_max: Count = MIB
+
+
+class EjectionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a session that fails is taken last.
+
+    Attributes:
+        eject_s: After a failure of the transport or a time-out; doubled for each in a row.
+        eject_max_s: Upper bound of that.
+        refused_s: After a session refused work: it is draining, and the registry will say so.
+        errors_max: Answers 5xx in a row that count as a failure.
+        share_max: Of a model's sessions, how many may be ejected at one time: when nearly all
+            fail, the fault is more likely here.
+    """
+
+    eject_s: Seconds = 5.0
+    eject_max_s: Seconds = 60.0
+    refused_s: Seconds = 1.0
+    errors_max: Count = 5
+    share_max: Share = 0.5
+
+
+class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A router.
+
+    Attributes:
+        access: File that lets this router into the mesh, as `otela mesh` writes it.
+        policy: `random`, `round_robin`, `least_load`, or another installed one.
+        walltime_margin_s: A session whose allocation ends within this is a last resort. As long
+            as a long answer takes.
+        extra_paths: Further paths of engines to forward, such as `/v1/audio/speech`. They are
+            never tried again once they may have begun.
+        drain_s: After SIGTERM, how long running requests may take to finish.
+    """
+
+    access: str
+    policy: str = "least_load"
+    walltime_margin_s: Annotated[float, Meta(ge=0)] = 120.0
+    extra_paths: tuple[Annotated[str, Meta(pattern="^/[!-~]*$")], ...] = ()
+    drain_s: Seconds = 60.0
+    listen: ListenConfig = ListenConfig()
+    attempts: AttemptConfig = AttemptConfig()
+    ejection: EjectionConfig = EjectionConfig()
+    health: HealthConfig = HealthConfig()
+    log: LogConfig = LogConfig()

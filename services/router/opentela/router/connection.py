@@ -1,0 +1,360 @@
+"""One client connection: reads requests in order, and writes their answers in that order.
+
+Requests to engine paths are answered here, without a task and with as few writes as there are loop
+turns with something to write. Every other request is handed, with its connection, to the pages'
+own HTTP server.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final, cast
+
+import httptools
+
+from opentela.router import http1
+from opentela.router.exchange import Exchange, Incoming
+from opentela.router.fault import Fault, FaultKind, envelope
+from opentela.router.gate import Gate
+from opentela.router.http1 import Framing
+from opentela.router.reading import HEAD_TOO_LARGE, Reading
+
+PIPELINE_MAX: Final = 8
+"""Requests of one connection that wait for their turn before reading stops."""
+LINGER_TIMES: Final = 6
+"""A client that goes on sending what was refused is read for so many times `linger_s` at most."""
+
+_NOT_HTTP: Final = Fault(kind=FaultKind.BAD_REQUEST, message="The request is not HTTP/1.1.")
+_TOO_SLOW: Final = Fault(
+    kind=FaultKind.REQUEST_TIMEOUT, message="The request did not arrive in time."
+)
+_NO_ROOM: Final = Fault(
+    kind=FaultKind.BUSY, message="The router holds too many request bodies; try again shortly."
+)
+_JSON: Final = b"content-type: application/json\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """An HTTP/1.1 server for one client; also the `Client` that an exchange writes to."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._reading: Reading | None = None
+        self._waiting: deque[Reading] = deque()
+        self._refusal: Fault | None = None
+        self._exchange: Exchange | None = None
+        self._answering: Reading | None = None
+        self._held_bytes = 0
+        self._progress = 0  # heads and body pieces that were read
+        self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
+        self._since = gate.clock.now()
+        self._is_advancing = False
+        self._is_closed = False
+        self._is_reading_paused = False
+        self._is_lingering = False
+        self._linger_until = 0.0
+        self._out: list[bytes] = []
+        self._head = b""
+        self._framing = Framing.CHUNKED
+        self._is_due = False
+        self.is_paused = False
+
+    # Transport ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many connections."""
+        # uvloop's transports are not instances of asyncio's, only alike.
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._gate.admit(self):
+            self._is_closed = True
+            self._transport.abort()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Stop what is under way for a client that is gone."""
+        self._is_closed = True
+        self._transport = None
+        self._gate.forget(self)
+        self._gate.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._waiting.clear()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client_gone()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if self._refusal is not None or self._is_closed:
+            self._since = self._gate.clock.now()
+            return  # the rest of what was refused
+        if self._reading is None or self._reading.has_head:
+            self._since = self._gate.clock.now()
+        progress = self._progress
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # nothing here is upgraded to: the request is answered as the last one
+        except httptools.HttpParserError:
+            self._note(_NOT_HTTP)
+        if self._progress != progress:
+            self._stray_bytes = 0
+        else:
+            self._stray_bytes += len(data)
+            if self._stray_bytes > self._gate.config.head_bytes_max:
+                self._note(HEAD_TOO_LARGE)
+        self._advance()
+
+    def pause_writing(self) -> None:
+        """Let the exchange know that the client does not keep up."""
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        """Let the exchange go on."""
+        self.is_paused = False
+        if self._exchange is not None:
+            self._exchange.resumed()
+
+    # Parser ------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._reading = Reading()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target came."""
+        if self._reading is not None:
+            self._reading.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header came."""
+        reading = self._reading
+        if reading is not None and not reading.has_head:
+            reading.add_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: refuse early what cannot be taken."""
+        self._progress += 1
+        reading = self._reading
+        if reading is None or self._refusal is not None:
+            return
+        self._refusal = reading.end_head(self._parser, self._gate.config, self._gate.paths)
+        if reading.expects and self._refusal is None and self._is_idle:
+            self._write(http1.CONTINUE)
+            reading.expects = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body came."""
+        self._progress += 1
+        reading = self._reading
+        if reading is None or self._refusal is not None:
+            return
+        size = len(body)
+        gate = self._gate
+        reading.size += size
+        self._held_bytes += size
+        gate.held_bytes += size
+        if reading.size > reading.body_bytes_max:
+            self._refusal = reading.too_large()
+        elif gate.held_bytes > gate.config.bodies_bytes_max:
+            self._refusal = _NO_ROOM
+        else:
+            reading.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole; it gets its turn."""
+        reading, self._reading = self._reading, None
+        if reading is not None and self._refusal is None:
+            self._waiting.append(reading)
+
+    def _note(self, fault: Fault) -> None:
+        """Read nothing more; the fault is told when its turn comes."""
+        if self._refusal is None:
+            self._refusal = fault
+
+    # Turns -------------------------------------------------------------------
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._answering is None and not self._waiting
+
+    def _advance(self) -> None:
+        """Take the next request, when no other is being answered."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        while self._answering is None and self._waiting and not self._is_closed:
+            self._take(self._waiting.popleft())
+        self._is_advancing = False
+        if self._is_closed or self._transport is None:
+            return
+        if self._is_idle:
+            if self._refusal is not None:
+                self._refuse(self._refusal)
+                return
+            if self._reading is not None and self._reading.expects:
+                self._write(http1.CONTINUE)
+                self._reading.expects = False
+        self._pace_reading(self._transport)
+
+    def _pace_reading(self, transport: asyncio.Transport) -> None:
+        # While reading is paused a client that leaves is noticed late: only for who pipelines.
+        pause = len(self._waiting) >= PIPELINE_MAX
+        if pause and not self._is_reading_paused:
+            transport.pause_reading()
+        elif self._is_reading_paused and not pause:
+            transport.resume_reading()
+        self._is_reading_paused = pause
+
+    def _take(self, reading: Reading) -> None:
+        if reading.kind is None:
+            self._hand_over(reading)
+            return
+        self._answering = reading
+        incoming = Incoming(
+            reading.path, reading.target, reading.kind, reading.headers, reading.body
+        )
+        exchange = Exchange(self._gate.desk, self, incoming)
+        self._exchange = exchange
+        exchange.begin()
+
+    def _hand_over(self, reading: Reading) -> None:
+        """Give the connection to the pages, with this request as the last one on it."""
+        transport = self._transport
+        assert transport is not None
+        raw = http1.request(reading.method, reading.target, reading.headers, reading.body)
+        self.connection_lost(None)
+        pages = self._gate.pages()
+        transport.set_protocol(pages)
+        pages.connection_made(transport)
+        pages.data_received(raw)
+
+    # Client ------------------------------------------------------------------
+
+    def reply(self, status: int, fields: bytes, body: bytes) -> None:
+        """Send a whole answer."""
+        answering = self._answering
+        assert answering is not None
+        keep_alive = self._keeps_alive(answering)
+        self._write(
+            http1.whole(status, fields, body, keep_alive=keep_alive, is_http10=answering.is_http10)
+        )
+        self._done(keep_alive=keep_alive)
+
+    def begin(self, status: int, fields: bytes, data: bytes) -> None:
+        """Send the head and the first bytes of an answer."""
+        answering = self._answering
+        assert answering is not None
+        self._framing = Framing.CLOSED if answering.is_http10 else Framing.CHUNKED
+        keep_alive = self._keeps_alive(answering)
+        self._head = http1.head(status, fields, self._framing, keep_alive=keep_alive)
+        self.send(data)
+
+    def send(self, data: bytes) -> None:
+        """Send further bytes, with all others of this loop turn."""
+        self._out.append(data)
+        if not self._is_due:
+            self._is_due = True
+            self._gate.flusher.add(self)
+
+    def finish(self) -> None:
+        """End the answer well."""
+        answering = self._answering
+        assert answering is not None
+        keep_alive = self._keeps_alive(answering)
+        self._flush(is_last=True)
+        self._done(keep_alive=keep_alive and self._framing is Framing.CHUNKED)
+
+    def say_last(self, data: bytes) -> None:
+        """Send *data*, end the answer and close the connection."""
+        self._out.append(data)
+        self._flush(is_last=True)
+        self._done(keep_alive=False)
+
+    def cut(self) -> None:
+        """Break the connection."""
+        self._out.clear()
+        self._is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self._is_due = False
+        if self._out:
+            self._flush(is_last=False)
+
+    def _flush(self, *, is_last: bool) -> None:
+        data = self._head + (http1.part(self._out, self._framing) if self._out else b"")
+        if is_last and self._framing is Framing.CHUNKED:
+            data += http1.LAST_CHUNK
+        self._head = b""
+        self._out.clear()
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    def _keeps_alive(self, reading: Reading) -> bool:
+        return reading.keep_alive and not self._gate.is_closing
+
+    def _done(self, *, keep_alive: bool) -> None:
+        """Turn to the next request, or close."""
+        answered, self._answering, self._exchange = self._answering, None, None
+        if answered is not None and not self._is_closed:
+            self._held_bytes -= answered.size
+            self._gate.held_bytes -= answered.size
+        self._since = self._gate.clock.now()
+        if keep_alive:
+            self._advance()
+        else:
+            self._close()
+
+    # Ends --------------------------------------------------------------------
+
+    def close_if_idle(self) -> None:
+        """Close now unless something is being read or answered."""
+        if self._is_idle and self._reading is None:
+            self._close()
+
+    def check(self, now: float) -> None:
+        """Close the connection when it was silent for too long."""
+        config, silent_s = self._gate.config, now - self._since
+        if self._is_lingering:
+            if silent_s > config.linger_s or now > self._linger_until:
+                self.cut()
+        elif self._answering is not None:
+            return  # the exchange minds its own time
+        elif self._reading is None:
+            if silent_s > config.keep_alive_s:
+                self._close()
+        elif silent_s > (config.body_s if self._reading.has_head else config.head_s):
+            self._refuse(_TOO_SLOW)
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer what was not read to its end, and close so that the client sees the answer.
+
+        Closing with unread bytes resets the connection, and the answer is lost with it: the client
+        gets time to read first. "Lingering close", RFC 9112 section 9.6.
+        """
+        self._refusal = fault
+        gate = self._gate
+        self._is_lingering = True
+        self._since = gate.clock.now()
+        self._linger_until = self._since + LINGER_TIMES * gate.config.linger_s
+        gate.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        reading, self._reading = self._reading, None
+        fields = _JSON + gate.desk.cors(reading.value_of(b"origin") if reading else b"")
+        if fault.retry_after_s:
+            fields += b"retry-after: %d\r\n" % fault.retry_after_s
+        body = envelope(fault)
+        self._write(http1.whole(fault.http_status, fields, body, keep_alive=False, is_http10=False))
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        if self._transport is not None:
+            self._transport.close()

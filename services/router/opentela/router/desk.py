@@ -1,0 +1,71 @@
+"""What all exchanges of a router share."""
+
+import asyncio
+from typing import Final
+
+from opentela.core.clock import Clock
+from opentela.core.rng import Rng
+from opentela.router.choosing import Chooser
+from opentela.router.config import RouterConfig
+from opentela.router.journal import Journal
+from opentela.router.outcomes import Outcomes
+from opentela.router.policies.base import Policy
+from opentela.router.ports import Link
+
+_CORS: Final = (
+    b"access-control-allow-origin: %b\r\n"
+    b"access-control-expose-headers: x-request-id, retry-after, x-otela-session, x-otela-site,"
+    b" x-otela-attempts\r\n%b"
+)
+
+
+class Desk:
+    """The parts, and how many requests are under way."""
+
+    def __init__(
+        self,
+        *,
+        config: RouterConfig,
+        name: str,
+        link: Link,
+        chooser: Chooser,
+        policy: Policy,
+        outcomes: Outcomes,
+        journal: Journal,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.config = config
+        self.name = name
+        self.link = link
+        self.chooser = chooser
+        self.policy = policy
+        self.outcomes = outcomes
+        self.journal = journal
+        self.clock = clock
+        self.rng = rng
+        self.loop = asyncio.get_running_loop()
+        self.in_flight = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._cors_any = "*" in config.listen.cors_origins
+        self._cors = frozenset(origin.encode() for origin in config.listen.cors_origins)
+
+    def entered(self) -> None:
+        """Count a request in."""
+        self.in_flight += 1
+        self.idle.clear()
+
+    def left(self) -> None:
+        """Count a request out."""
+        self.in_flight -= 1
+        assert self.in_flight >= 0, "a request ended twice"
+        if not self.in_flight:
+            self.idle.set()
+
+    def cors(self, origin: bytes) -> bytes:
+        """Return the header lines that let a page of *origin* read an answer."""
+        if not origin or not (self._cors_any or origin in self._cors):
+            return b""
+        allowed = b"*" if self._cors_any else origin
+        return _CORS % (allowed, b"" if self._cors_any else b"vary: origin\r\n")

@@ -1,0 +1,145 @@
+"""Who can serve a name: the router's read model of the session map."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.core.record import Claim, ModelOffer, SessionRecord, claim_of, is_routable
+from opentela.wire.subjects import SessionPath
+
+NAMES_MAX: Final = 10_000
+"""Names remembered as once offered; the oldest are forgotten first and turn from 503 to 404."""
+_NEVER: Final = float("inf")
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One live session as one of the names that it serves.
+
+    Attributes:
+        path: Where it is reached; also names its provider and site.
+        offer: The model behind the name.
+        ends_at: Unix seconds at which its allocation ends; infinity when it does not.
+    """
+
+    session: SessionId
+    path: SessionPath
+    offer: ModelOffer
+    born_at_ms: int
+    ends_at: float = _NEVER
+
+    @property
+    def site(self) -> SiteId:
+        """Where it runs."""
+        return self.path.site
+
+    @property
+    def provider(self) -> ProviderId:
+        """Whose it is."""
+        return self.path.provider
+
+
+class Pool(NamedTuple):
+    """The live candidates of one name, in order of session id.
+
+    `ends_first_at` is the first end among them: usually far away, which saves looking at each.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    ends_first_at: float = _NEVER
+
+
+EMPTY: Final = Pool()
+
+
+class Directory:
+    """Names to live candidates, kept current by the records that changed."""
+
+    def __init__(self) -> None:
+        self._by_session: dict[SessionId, dict[str, Candidate]] = {}
+        self._by_name: dict[str, dict[SessionId, Candidate]] = {}
+        self._pools: dict[str, Pool] = {}
+        self._ever: dict[str, None] = {}
+
+    def apply(self, changed: Iterable[SessionRecord]) -> list[SessionId]:
+        """Take in records; return the sessions that are live no longer."""
+        gone = []
+        for record in changed:
+            claim = claim_of(record)
+            before = self._by_session.pop(claim.session, {})
+            now = _served(claim) if is_routable(record) else {}
+            for name in before:
+                if name not in now:
+                    self._remove(name, claim.session)
+            for name, candidate in now.items():
+                self._by_name.setdefault(name, {})[claim.session] = candidate
+                self._pools.pop(name, None)
+            for offer in claim.offer.models:
+                self._remember(offer)
+            if now:
+                self._by_session[claim.session] = now
+            elif before:
+                gone.append(claim.session)
+        return gone
+
+    def pool(self, name: str) -> Pool:
+        """Return who can serve *name* now."""
+        pool = self._pools.get(name)
+        if pool is None:
+            by_session = self._by_name.get(name)
+            if not by_session:
+                return EMPTY
+            candidates = tuple(by_session[session] for session in sorted(by_session))
+            pool = Pool(candidates, min(candidate.ends_at for candidate in candidates))
+            self._pools[name] = pool
+        return pool
+
+    def was_offered(self, name: str) -> bool:
+        """Return whether anybody was seen to offer *name*, live or not."""
+        return name in self._by_name or name in self._ever
+
+    def models(self) -> Mapping[str, Pool]:
+        """Return the live models by their first names, in order of name."""
+        return {
+            name: pool
+            for name in sorted(self._by_name)
+            if (pool := self._pool_of_first_name(name)).candidates
+        }
+
+    def _pool_of_first_name(self, name: str) -> Pool:
+        pool = self.pool(name)
+        candidates = tuple(one for one in pool.candidates if one.offer.name == name)
+        return pool if len(candidates) == len(pool.candidates) else Pool(candidates)
+
+    def _remove(self, name: str, session: SessionId) -> None:
+        self._pools.pop(name, None)
+        by_session = self._by_name[name]
+        del by_session[session]
+        if not by_session:
+            del self._by_name[name]
+
+    def _remember(self, offer: ModelOffer) -> None:
+        for name in (offer.name, *offer.aliases):
+            self._ever.pop(name, None)
+            self._ever[name] = None
+        while len(self._ever) > NAMES_MAX:
+            del self._ever[next(iter(self._ever))]
+
+
+def _served(claim: Claim) -> dict[str, Candidate]:
+    path = SessionPath(claim.provider, claim.site, claim.session)
+    served: dict[str, Candidate] = {}
+    for offer in claim.offer.models:
+        candidate = Candidate(
+            session=claim.session,
+            path=path,
+            offer=offer,
+            born_at_ms=claim.born_at_ms,
+            ends_at=claim.offer.walltime_ends_at or _NEVER,
+        )
+        for name in (offer.name, *offer.aliases):
+            # A name of its own beats another model's alias.
+            if name == offer.name or name not in served:
+                served[name] = candidate
+    return served

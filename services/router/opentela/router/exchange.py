@@ -1,0 +1,355 @@
+"""One request between a client and the mesh: performs what `Attempts` decides, and nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar, Final, NamedTuple
+
+from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.router import headers, openai
+from opentela.router.attempt import Attempts
+from opentela.router.attempt_events import (
+    Action,
+    Break,
+    ClientGone,
+    Commit,
+    Data,
+    EndAttempt,
+    Event,
+    Finish,
+    Forward,
+    GiveUp,
+    Outcome,
+    Reply,
+    Tick,
+    TryOn,
+)
+from opentela.router.desk import Desk
+from opentela.router.directory import Candidate
+from opentela.router.fault import Fault, FaultKind, envelope, sse_event
+from opentela.router.leg import Leg
+from opentela.router.openai import Ask
+from opentela.router.outcomes import Result
+from opentela.router.paths import EnginePath
+from opentela.router.policies.base import Call
+from opentela.router.ports import Client
+from opentela.router.sse import Usage
+from opentela.telemetry.log import get_logger
+from opentela.wire.frames import Headers
+from opentela.wire.usage import UsageRecord
+
+log: Final = get_logger()
+
+_TICK: Final = Tick()
+_CLIENT_GONE: Final = ClientGone()
+_NO_USAGE: Final = Usage()
+_INTERNAL: Final = Fault(
+    kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
+)
+_BUSY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many requests under way.")
+_JSON: Final = b"content-type: application/json\r\n"
+_ID_BYTES: Final = 12
+_UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
+
+
+class Incoming(NamedTuple):
+    """A whole request, as it was read."""
+
+    path: bytes
+    target: bytes
+    kind: EnginePath
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Exchange:
+    """One request, from its last byte in to its last byte out."""
+
+    __slots__ = (
+        "_attempts",
+        "_began_at",
+        "_call",
+        "_client",
+        "_desk",
+        "_has_begun",
+        "_heading",
+        "_incoming",
+        "_is_busy",
+        "_is_concluded",
+        "_leg",
+        "_pending",
+        "_streamed",
+        "_timer",
+        "_timer_at",
+    )
+
+    def __init__(self, desk: Desk, client: Client, incoming: Incoming) -> None:
+        self._desk = desk
+        self._client = client
+        self._incoming = incoming
+        self._began_at = desk.clock.now()
+        self._heading = headers.read(incoming.headers)
+        self._call = Call("", self._heading.request or desk.rng.randbytes(_ID_BYTES).hex())
+        self._attempts: Attempts | None = None
+        self._leg: Leg | None = None
+        self._pending: list[Event] = []
+        self._is_busy = False
+        self._is_concluded = False
+        self._has_begun = False
+        self._streamed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        desk.entered()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client takes its answer more slowly than it comes."""
+        return self._client.is_paused
+
+    def begin(self) -> None:
+        """Start, or answer at once what is wrong with the request."""
+        desk = self._desk
+        if desk.in_flight > desk.config.listen.requests_max:
+            self._refuse(_BUSY)
+            return
+        ask = openai.read_ask(self._incoming.body)
+        if isinstance(ask, Fault):
+            self._refuse(ask)
+            return
+        self._call = Call(ask.model, self._call.request)
+        self._attempts = self._new_attempts(ask)
+        self._run(self._attempts.start(self._began_at))
+
+    def feed(self, event: Event) -> None:
+        """Take what happened; it waits while an earlier event is being dealt with."""
+        if self._is_busy:
+            self._pending.append(event)
+            return
+        assert self._attempts is not None
+        self._run(self._attempts.step(self._desk.clock.now(), event))
+
+    def client_gone(self) -> None:
+        """Stop: nobody waits for the answer."""
+        if self._attempts is not None and not self._is_concluded:
+            self.feed(_CLIENT_GONE)
+
+    def resumed(self) -> None:
+        """Go on: the client has taken what was held for it."""
+        if self._leg is not None:
+            # The silence so far was the client's.
+            self.feed(Data(b""))
+            self._leg.settle()
+
+    def _new_attempts(self, ask: Ask) -> Attempts:
+        desk, call, wish = self._desk, self._call, self._heading.wish
+
+        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
+            clock = desk.clock
+            return desk.chooser.choose(call, wish, tried, now=clock.now(), wall=clock.wall())
+
+        return Attempts(
+            config=desk.config.attempts,
+            path=self._incoming.kind,
+            streams=ask.streams,
+            choose=choose,
+            rng=desk.rng,
+        )
+
+    def _run(self, actions: list[Action]) -> None:
+        attempts = self._attempts
+        assert attempts is not None
+        self._is_busy = True
+        try:
+            for action in actions:
+                self._PERFORM[type(action)](self, action)
+            while self._pending:
+                event = self._pending.pop(0)
+                for action in attempts.step(self._desk.clock.now(), event):
+                    self._PERFORM[type(action)](self, action)
+        except Exception:
+            # A bug on one request must reach neither the mesh's connection nor other requests.
+            log.exception("exchange_crashed", request=self._call.request, model=self._call.model)
+            self._crash()
+        finally:
+            self._is_busy = False
+        if attempts.is_done:
+            self._conclude(attempts.outcome, attempts.status)
+        elif not self._is_concluded:
+            self._arm(attempts.next_deadline())
+
+    # Actions -----------------------------------------------------------------
+
+    def _try_on(self, action: TryOn) -> None:
+        desk, incoming, heading = self._desk, self._incoming, self._heading
+        chosen, leg = action.candidate, Leg(self)
+        self._leg = leg
+        desk.outcomes.start(desk.clock.now(), chosen.session)
+        desk.policy.on_request_start(self._call, chosen)
+        leg.stream = desk.link.open(
+            chosen.path,
+            method="POST",
+            path_and_query=incoming.target.decode("latin-1"),
+            headers=(*heading.outward, ("x-request-id", self._call.request)),
+            body=incoming.body,
+            deadline_s=action.deadline_s,
+            trace=heading.trace,
+            sink=leg,
+        )
+
+    def _end_attempt(self, action: EndAttempt) -> None:
+        desk, leg, chosen = self._desk, self._leg, action.candidate
+        assert leg is not None
+        leg.is_over = True
+        if action.cancel and leg.stream is not None:
+            leg.stream.cancel(action.why)
+        desk.policy.on_request_end(self._call, chosen)
+        desk.outcomes.end(desk.clock.now(), chosen.session, action.result)
+        desk.journal.attempt_ended(action.result)
+        if action.result not in _UNREMARKABLE:
+            self._log_attempt(chosen, action)
+
+    def _reply(self, action: Reply) -> None:
+        status, fields, body = action.answer
+        self._has_begun = True
+        self._client.reply(status, self._fields(fields), body)
+
+    def _commit(self, action: Commit) -> None:
+        self._has_begun = True
+        self._streamed = True
+        self._client.begin(action.status, self._fields(action.headers), action.data)
+
+    def _forward(self, action: Forward) -> None:
+        self._client.send(action.data)
+
+    def _finish(self, _: Finish) -> None:
+        self._client.finish()
+
+    def _give_up(self, action: GiveUp) -> None:
+        self._answer_fault(action.fault)
+
+    def _break(self, action: Break) -> None:
+        if action.can_say:
+            self._client.say_last(sse_event(action.fault))
+        else:
+            self._client.cut()
+
+    _PERFORM: ClassVar[dict[type, Callable[..., None]]] = {
+        Forward: _forward,
+        TryOn: _try_on,
+        EndAttempt: _end_attempt,
+        Commit: _commit,
+        Finish: _finish,
+        Reply: _reply,
+        GiveUp: _give_up,
+        Break: _break,
+    }
+
+    # Ends --------------------------------------------------------------------
+
+    def _fields(self, engine: Headers) -> bytes:
+        attempts = self._attempts
+        fields = headers.homeward(engine) + b"x-request-id: %b\r\n" % self._call.request.encode()
+        chosen = attempts.candidate if attempts else None
+        if attempts and chosen:
+            fields += b"x-otela-session: %b\r\nx-otela-site: %b\r\nx-otela-attempts: %d\r\n" % (
+                chosen.session.encode(),
+                chosen.site.encode(),
+                len(attempts.tried),
+            )
+        return fields + self._desk.cors(self._heading.origin)
+
+    def _answer_fault(self, fault: Fault) -> None:
+        self._has_begun = True
+        fields = self._fields(()) + _JSON
+        if fault.retry_after_s:
+            fields += b"retry-after: %d\r\n" % fault.retry_after_s
+        self._client.reply(fault.http_status, fields, envelope(fault))
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer a request that no session sees."""
+        self._answer_fault(fault)
+        self._conclude(Outcome.REJECTED, fault.http_status)
+
+    def _crash(self) -> None:
+        self._pending.clear()
+        leg, attempts = self._leg, self._attempts
+        if leg is not None and not leg.is_over and attempts and attempts.candidate:
+            self._end_attempt(
+                EndAttempt(attempts.candidate, Result.CANCELLED, "the router failed", cancel=True)
+            )
+        if self._has_begun:
+            self._client.cut()
+        else:
+            self._answer_fault(_INTERNAL)
+        self._conclude(Outcome.FAILED, _INTERNAL.http_status)
+
+    def _conclude(self, outcome: Outcome, status: int) -> None:
+        if self._is_concluded:
+            return
+        self._is_concluded = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._desk.left()
+        self._desk.journal.request_finished(self._record(outcome, status))
+
+    def _record(self, outcome: Outcome, status: int) -> UsageRecord:
+        desk, attempts, began_at = self._desk, self._attempts, self._began_at
+        chosen = attempts.candidate if attempts else None
+        first_at = attempts.first_at if attempts else None
+        usage = (attempts and attempts.usage) or _NO_USAGE
+        return UsageRecord(
+            id=desk.rng.randbytes(_ID_BYTES).hex(),
+            request=self._call.request,
+            at_ms=int(desk.clock.wall() * 1000),
+            router=desk.name,
+            model=self._call.model,
+            session=chosen.session if chosen else SessionId(""),
+            provider=chosen.provider if chosen else ProviderId(""),
+            site=chosen.site if chosen else SiteId(""),
+            path=self._incoming.path.decode("latin-1"),
+            status=status,
+            outcome=outcome.value,
+            attempts=len(attempts.tried) if attempts else 0,
+            streamed=self._streamed,
+            tokens_in=usage.tokens_in,
+            tokens_cached=usage.tokens_cached,
+            tokens_out=usage.tokens_out,
+            ttft_s=first_at - began_at if first_at is not None else -1.0,
+            duration_s=desk.clock.now() - began_at,
+        )
+
+    def _log_attempt(self, chosen: Candidate, action: EndAttempt) -> None:
+        attempts = self._attempts
+        log.warning(
+            "attempt_failed",
+            request=self._call.request,
+            model=self._call.model,
+            session=chosen.session,
+            site=chosen.site,
+            attempt=len(attempts.tried) if attempts else 0,
+            reason=action.result.value,
+            error=action.why,
+        )
+
+    # Time --------------------------------------------------------------------
+
+    def _arm(self, deadline: float | None) -> None:
+        """See to it that a tick comes at *deadline*; one that was set earlier looks again then."""
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(deadline - self._desk.clock.now(), 0.0)
+        self._timer_at = deadline
+        self._timer = self._desk.loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        attempts = self._attempts
+        assert attempts is not None
+        deadline = attempts.next_deadline()
+        if deadline is not None and self._desk.clock.now() >= deadline and self.is_paused:
+            # The silence is the client's: it has not read for as long as an engine may be silent.
+            self.client_gone()
+            self._client.cut()
+            return
+        self.feed(_TICK)

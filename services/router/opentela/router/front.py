@@ -1,0 +1,131 @@
+"""A whole router but for the mesh: from a link and a directory to a port that clients use."""
+
+import asyncio
+from typing import Final
+
+from opentela.core.clock import Clock
+from opentela.core.rng import Rng
+from opentela.router.choosing import Chooser
+from opentela.router.config import RouterConfig
+from opentela.router.connection import Connection
+from opentela.router.desk import Desk
+from opentela.router.directory import Directory
+from opentela.router.gate import Gate
+from opentela.router.journal import Journal
+from opentela.router.outcomes import Outcomes
+from opentela.router.pages import Pages
+from opentela.router.paths import forwarded
+from opentela.router.plugins import policy
+from opentela.router.ports import Link
+from opentela.telemetry.health import listen_error, split_address
+from opentela.telemetry.log import get_logger
+
+log: Final = get_logger()
+
+_BACKLOG: Final = 1024
+
+
+class Front:
+    """The client side of a router, listening from `start` to `stop`.
+
+    Attributes:
+        directory: Fed with records by whoever follows the mesh.
+        journal: Whose usage records somebody must publish.
+        url: Where clients connect, once started.
+    """
+
+    def __init__(
+        self,
+        config: RouterConfig,
+        *,
+        name: str,
+        link: Link,
+        clock: Clock,
+        rng: Rng,
+        metrics_token: bytes | None = None,
+    ) -> None:
+        self._config = config
+        self._host, self._port = split_address(config.listen.address, field="listen.address")
+        self._readiness = (False, "starting")
+        self.directory = Directory()
+        self.journal = Journal()
+        self.outcomes = Outcomes(config.ejection)
+        chosen = policy(config.policy, rng)
+        chooser = Chooser(
+            self.directory, self.outcomes, chosen, walltime_margin_s=config.walltime_margin_s
+        )
+        self.desk = Desk(
+            config=config,
+            name=name,
+            link=link,
+            chooser=chooser,
+            policy=chosen,
+            outcomes=self.outcomes,
+            journal=self.journal,
+            clock=clock,
+            rng=rng,
+        )
+        self._pages = Pages(
+            desk=self.desk,
+            directory=self.directory,
+            is_ready=lambda: self._readiness,
+            metrics_token=metrics_token,
+        )
+        self.gate = Gate(
+            config=config.listen,
+            desk=self.desk,
+            paths=forwarded(config.extra_paths),
+            pages=self._pages.protocol,
+            clock=clock,
+        )
+        self._server: asyncio.Server | None = None
+        self.url = ""
+
+    def set_ready(self, flag: bool, reason: str) -> None:  # noqa: FBT001 - reads as a fact
+        """State what `/readyz` on the API's port says."""
+        self._readiness = (flag, reason)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            PortInUseError: Somebody else does.
+            ConfigError: The address is not one of this host.
+        """
+        await self._pages.start()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self.gate),
+                self._host,
+                self._port,
+                backlog=_BACKLOG,
+                reuse_port=self._config.listen.reuse_port or None,
+            )
+        except OSError as error:
+            address = self._config.listen.address
+            raise listen_error(error, address, field="listen.address") from error
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        log.info("router_opened", url=self.url)
+
+    async def drain(self) -> None:
+        """Take no new connections, and return when every request has ended or time is up."""
+        if self._server is not None:
+            self._server.close()
+        self.gate.close_idle()
+        running = self.desk.in_flight
+        try:
+            async with asyncio.timeout(self._config.drain_s):
+                await self.desk.idle.wait()
+        except TimeoutError:
+            log.warning("drain_cut_short", running=self.desk.in_flight)
+        else:
+            log.info("drained", running=running)
+
+    async def stop(self) -> None:
+        """Close everything that is still open."""
+        if self._server is not None:
+            self._server.close()
+        self.gate.close()
+        await self._pages.stop()

@@ -1,0 +1,147 @@
+"""Which headers cross the router, in either direction.
+
+To the engine goes what concerns the request, and nothing that identifies or authenticates its
+sender: providers are not the consumer's. To the client comes what concerns the answer; framing,
+connection and cross-origin headers are this router's own.
+Hop-by-hop headers: RFC 9110 section 7.6.1.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from opentela.router.matching import NO_WISH, Wish
+from opentela.wire.frames import Headers
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NOT_OUTWARD: Final = frozenset(
+    name.encode()
+    for name in _HOP_BY_HOP
+    | {
+        # Made anew for the engine.
+        "content-length",
+        "expect",
+        "host",
+        # A compressed answer could not be watched; the client may have it uncompressed.
+        "accept-encoding",
+        # Secrets of the client, and who and where it is.
+        "api-key",
+        "authorization",
+        "cookie",
+        "forwarded",
+        "from",
+        "referer",
+        "user-agent",
+        "via",
+        "x-api-key",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-real-ip",
+        # Answered here.
+        "origin",
+        "x-request-id",
+        "traceparent",
+    }
+)
+_NOT_OUTWARD_PREFIXES: Final = (b"x-stainless-", b"x-otela-", b"sec-", b"access-control-", b"cf-")
+_NOT_HOMEWARD: Final = _HOP_BY_HOP | {"content-length", "set-cookie", "x-request-id"}
+_NOT_HOMEWARD_PREFIXES: Final = ("access-control-", "x-otela-")
+
+_REQUEST_ID: Final = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
+_TRACE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+# Visible characters, blanks and what Latin-1 has beyond ASCII: nothing that could end the line.
+_VALUE: Final = re.compile("[\t -~\x80-\xff]*")
+_WISHED_MAX: Final = 64
+
+
+class Heading(NamedTuple):
+    """What the headers of a request say.
+
+    Attributes:
+        outward: For the engine, without a request id.
+        request: The client's own request id when it is sane, else empty.
+        trace: W3C traceparent, or empty.
+        origin: The page that asks, or empty.
+    """
+
+    outward: Headers
+    wish: Wish
+    request: str
+    trace: str
+    origin: bytes
+
+
+def read(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
+    """Return what *headers* say."""
+    outward: list[tuple[str, str]] = []
+    ours: dict[bytes, bytes] = {}
+    for raw_name, value in headers:
+        name = raw_name.lower()
+        if name in _NOT_OUTWARD or name.startswith(_NOT_OUTWARD_PREFIXES):
+            ours[name] = value
+        else:
+            outward.append((name.decode("latin-1"), value.decode("latin-1")))
+    if b"connection" in ours:
+        named = _named_in(ours[b"connection"].decode("latin-1"))
+        outward = [pair for pair in outward if pair[0] not in named]
+    request = ours.get(b"x-request-id", b"")
+    trace = ours.get(b"traceparent", b"")
+    return Heading(
+        tuple(outward),
+        _wish(ours),
+        request.decode() if _REQUEST_ID.fullmatch(request) else "",
+        trace.decode() if _TRACE.fullmatch(trace) else "",
+        ours.get(b"origin", b""),
+    )
+
+
+def homeward(headers: Headers) -> bytes:
+    """Return the header lines that the client gets of an engine's *headers*.
+
+    The session has taken hop-by-hop headers away already; sessions are not trusted with it.
+    """
+    named: Sequence[str] = ()
+    for name, value in headers:
+        if name.lower() == "connection":
+            named = (*named, *_named_in(value))
+    return b"".join(
+        f"{name}: {value}\r\n".encode("latin-1")
+        for name, value in headers
+        if (lower := name.lower()) not in _NOT_HOMEWARD
+        and not lower.startswith(_NOT_HOMEWARD_PREFIXES)
+        and lower not in named
+        and _NAME.fullmatch(name)
+        and _VALUE.fullmatch(value)
+    )
+
+
+def _named_in(connection: str) -> Sequence[str]:
+    return [name.strip().lower() for name in connection.split(",")]
+
+
+def _wish(ours: dict[bytes, bytes]) -> Wish:
+    sites = ours.get(b"x-otela-site")
+    providers = ours.get(b"x-otela-provider")
+    if sites is None and providers is None:
+        return NO_WISH
+    return Wish(_list(sites), _list(providers))
+
+
+def _list(value: bytes | None) -> tuple[str, ...]:
+    parts = (value or b"").decode("latin-1").split(",", _WISHED_MAX)[:_WISHED_MAX]
+    return tuple(name for part in parts if (name := part.strip()))

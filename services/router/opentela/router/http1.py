@@ -1,0 +1,88 @@
+"""Answers as HTTP/1.1 bytes: one head, and one of three ways to say where the body ends."""
+
+from collections.abc import Sequence
+from enum import Enum
+from http import HTTPStatus
+from typing import Final
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_CLOSE: Final = b"connection: close\r\n"
+_KEEP: Final = b"connection: keep-alive\r\n"
+_BODILESS: Final = frozenset({204, 304})
+
+
+class Framing(Enum):
+    """How the client knows where a body ends that is sent while it grows."""
+
+    CHUNKED = "chunked"
+    CLOSED = "closed"  # HTTP/1.0: by the end of the connection
+
+
+def whole(status: int, fields: bytes, body: bytes, *, keep_alive: bool, is_http10: bool) -> bytes:
+    """Return a whole answer."""
+    if status in _BODILESS:
+        return b"".join((_start(status), fields, _connection(keep_alive, is_http10), b"\r\n"))
+    return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (
+        _start(status),
+        fields,
+        _connection(keep_alive, is_http10),
+        len(body),
+        body,
+    )
+
+
+def head(status: int, fields: bytes, framing: Framing, *, keep_alive: bool) -> bytes:
+    """Return the head of an answer whose body follows in parts."""
+    if framing is Framing.CHUNKED:
+        return b"%b%b%btransfer-encoding: chunked\r\n\r\n" % (
+            _start(status),
+            fields,
+            b"" if keep_alive else _CLOSE,
+        )
+    return b"%b%b%b\r\n" % (_start(status), fields, _CLOSE)
+
+
+def part(data: Sequence[bytes], framing: Framing) -> bytes:
+    """Return *data* as the next part of the body; nothing is not sent, for it would end it."""
+    joined = data[0] if len(data) == 1 else b"".join(data)
+    if framing is Framing.CLOSED or not joined:
+        return joined
+    return b"%x\r\n%b\r\n" % (len(joined), joined)
+
+
+def request(
+    method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bytes:
+    """Return a request that was read, as the last one of its connection.
+
+    The body is whole by now, whatever its framing was.
+    """
+    kept = b"".join(b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() not in _OF_FRAMING)
+    return b"%b %b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n%b" % (
+        method,
+        target,
+        kept,
+        _CLOSE,
+        len(body),
+        body,
+    )
+
+
+_OF_FRAMING: Final = frozenset(
+    {b"connection", b"content-length", b"expect", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
+
+
+def _start(status: int) -> bytes:
+    return _LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+
+
+def _connection(keep_alive: bool, is_http10: bool) -> bytes:  # noqa: FBT001 - two facts, private
+    if not keep_alive:
+        return _CLOSE
+    return _KEEP if is_http10 else b""

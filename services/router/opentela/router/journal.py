@@ -1,0 +1,144 @@
+"""What is kept of a finished request: one log line, a few numbers, one usage record."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+
+from opentela.core.errors import MeshUnavailableError
+from opentela.mesh.bus import Bus
+from opentela.router.labels import ModelLabels
+from opentela.router.outcomes import Result
+from opentela.telemetry import metrics
+from opentela.telemetry.log import get_logger
+from opentela.wire import subjects, usage
+from opentela.wire.usage import UsageRecord
+
+log: Final = get_logger()
+
+RECORDS_MAX: Final = 50_000
+"""Usage records that wait for the mesh, some 300 bytes each; beyond it the oldest are lost."""
+RETRY_S: Final = 1.0
+"""Between attempts to hand the waiting records to a mesh that is away."""
+
+REQUESTS: Final = metrics.counter(
+    "otela_router_requests_total", "Finished requests.", ("model", "outcome")
+)
+DURATION: Final = metrics.histogram(
+    "otela_router_request_seconds", "From the whole request to the end of its answer.", ("model",)
+)
+TTFT: Final = metrics.histogram(
+    "otela_router_first_token_seconds", "From the whole request to its first event.", ("model",)
+)
+TOKENS: Final = metrics.counter(
+    "otela_router_tokens_total", "Tokens as engines counted them.", ("model", "direction")
+)
+ATTEMPTS: Final = metrics.counter(
+    "otela_router_attempts_total", "Attempts at sessions, by how they ended.", ("result",)
+)
+REFUSED: Final = metrics.counter(
+    "otela_router_refused_total", "Requests that could not be read, by status.", ("status",)
+)
+LOST: Final = metrics.counter(
+    "otela_router_usage_lost_total", "Usage records dropped because the mesh was away too long."
+)
+
+
+class _Series:
+    """The series of one model, looked up once."""
+
+    __slots__ = ("_label", "_outcomes", "_tokens_in", "_tokens_out", "duration", "ttft")
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._outcomes: dict[str, Counter] = {}
+        self._tokens_in = TOKENS.labels(label, "in")
+        self._tokens_out = TOKENS.labels(label, "out")
+        self.duration: Histogram = DURATION.labels(label)
+        self.ttft: Histogram = TTFT.labels(label)
+
+    def count(self, record: UsageRecord) -> None:
+        counter = self._outcomes.get(record.outcome)
+        if counter is None:
+            counter = self._outcomes[record.outcome] = REQUESTS.labels(self._label, record.outcome)
+        counter.inc()
+        self.duration.observe(record.duration_s)
+        if record.ttft_s >= 0:
+            self.ttft.observe(record.ttft_s)
+        if record.tokens_in or record.tokens_out:
+            self._tokens_in.inc(record.tokens_in)
+            self._tokens_out.inc(record.tokens_out)
+
+
+class Journal:
+    """Takes note of what happened; quick, and never in the way of the next request."""
+
+    def __init__(self) -> None:
+        self._labels = ModelLabels()
+        self._series: dict[str, _Series] = {}
+        self._results = {result: ATTEMPTS.labels(result.value) for result in Result}
+        self._waiting: deque[UsageRecord] = deque(maxlen=RECORDS_MAX)
+        self._has_waiting = asyncio.Event()
+
+    def attempt_ended(self, result: Result) -> None:
+        """Count an attempt."""
+        self._results[result].inc()
+
+    def request_finished(self, record: UsageRecord) -> None:
+        """Log and count a request, and queue its usage record."""
+        label = self._labels.label(record.model, is_served=bool(record.session))
+        series = self._series.get(label)
+        if series is None:
+            series = self._series[label] = _Series(label)
+        series.count(record)
+        log.info(
+            "request_finished",
+            request=record.request,
+            model=record.model,
+            session=record.session,
+            site=record.site,
+            path=record.path,
+            attempts=record.attempts,
+            outcome=record.outcome,
+            status=record.status,
+            duration_s=round(record.duration_s, 6),
+            ttft_s=round(record.ttft_s, 6) if record.ttft_s >= 0 else None,
+            tokens_in=record.tokens_in,
+            tokens_out=record.tokens_out,
+        )
+        if len(self._waiting) == RECORDS_MAX:
+            LOST.inc()
+        self._waiting.append(record)
+        self._has_waiting.set()
+
+    def request_refused(self, status: int, reason: str) -> None:
+        """Log and count a request that was not even read; the statuses are few."""
+        REFUSED.labels(str(status)).inc()
+        log.info("request_refused", status=status, reason=reason)
+
+    @property
+    def waiting(self) -> int:
+        """Usage records not yet handed to the mesh."""
+        return len(self._waiting)
+
+    async def publish_usage(self, bus: Bus) -> None:
+        """Hand usage records to the mesh, for ever; run as a task of its own."""
+        while True:
+            await self._has_waiting.wait()
+            if not await self.flush_usage(bus):
+                await asyncio.sleep(RETRY_S)
+
+    async def flush_usage(self, bus: Bus) -> bool:
+        """Hand what waits to the mesh; return whether all went."""
+        while self._waiting:
+            record = self._waiting[0]
+            try:
+                await bus.publish(subjects.USAGE, usage.encode(record))
+            except MeshUnavailableError:
+                return False
+            # A full queue may have dropped it meanwhile.
+            if self._waiting and self._waiting[0] is record:
+                self._waiting.popleft()
+        self._has_waiting.clear()
+        return True

@@ -1,0 +1,67 @@
+"""One attempt as its stream sees it: everything it tells becomes an event of the request."""
+
+from typing import Final, Protocol
+
+from opentela.router.attempt_events import Acked, Data, End, Event, Failed, Head
+from opentela.router.ports import Stream
+from opentela.wire.frames import Fail, Headers, Timings
+
+_ACKED: Final = Acked()
+_END: Final = End()
+
+
+class Feed(Protocol):
+    """The request that the attempt is for."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client takes its answer more slowly than it comes."""
+
+    def feed(self, event: Event) -> None:
+        """Take what happened."""
+
+
+class Leg:
+    """One attempt: what its stream tells goes to the exchange until the attempt is over."""
+
+    __slots__ = ("_exchange", "is_over", "owed", "stream")
+
+    def __init__(self, exchange: Feed) -> None:
+        self._exchange = exchange
+        self.stream: Stream | None = None
+        self.is_over = False
+        self.owed = 0
+
+    def on_ack(self) -> None:
+        """The session has the request."""
+        if not self.is_over:
+            self._exchange.feed(_ACKED)
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """The engine answers."""
+        if not self.is_over:
+            self._exchange.feed(Head(status, headers))
+
+    def on_data(self, data: bytes) -> None:
+        """A part of the answer came; the session may send as much again once it is on its way."""
+        if self.is_over:
+            return
+        self.owed += len(data)
+        self._exchange.feed(Data(data))
+        self.settle()
+
+    def on_end(self, _timings: Timings) -> None:
+        """The answer is whole."""
+        if not self.is_over:
+            self._exchange.feed(_END)
+
+    def on_fail(self, fail: Fail) -> None:
+        """The attempt failed."""
+        if not self.is_over:
+            self._exchange.feed(Failed(fail))
+
+    def settle(self) -> None:
+        """Give the session credit for what the client's connection took."""
+        if self.owed and not self.is_over and self.stream and not self._exchange.is_paused:
+            self.stream.consumed(self.owed)
+            self.owed = 0

@@ -1,0 +1,126 @@
+"""What must be read of a request's body; every byte of it is passed on unchanged.
+
+The body is checked strictly where two readers could understand it differently: what is routed by
+one reading must not be served under another. Hence `model` or `stream` may stand there only once
+(JSON leaves the meaning of a repeated key open, RFC 8259 section 4), however it is spelled.
+"""
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from opentela.router.fault import Fault, FaultKind
+
+MODEL_CHARS_MAX: Final = 256
+"""No model is named longer; names go into logs and tables."""
+NESTING_MAX: Final = 128
+"""Levels of objects and arrays. Engines parse recursively; schemas of people stay below 30."""
+
+_READ_KEYS: Final = ("model", "stream")
+_NOT_STREAMING: Final = frozenset({b"", b"false", b"null", b"0"})
+# Nobody escapes plain letters but to hide a key: the letters of the keys lie in these rows.
+_HIDDEN_LETTERS: Final = (b"\\u006", b"\\u007")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a body asks for."""
+
+    model: str
+    streams: bool
+
+
+class _Body(msgspec.Struct):
+    model: str | msgspec.UnsetType = msgspec.UNSET
+    stream: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode: Final = msgspec.json.Decoder(_Body).decode
+
+
+def read_ask(body: bytes) -> Ask | Fault:
+    """Return what *body* asks for, or the 400 that names what is wrong with it."""
+    try:
+        read = _decode(body)
+    except msgspec.ValidationError as error:
+        return _misfit(str(error))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _bad(f"The body is not JSON: {error}.")
+    except RecursionError:
+        return _too_deep()
+    fault = _ill_named(read.model) or _ambiguous(body)
+    if fault:
+        return fault
+    assert read.model is not msgspec.UNSET
+    return Ask(read.model, bytes(read.stream) not in _NOT_STREAMING)
+
+
+def _ill_named(model: str | msgspec.UnsetType) -> Fault | None:
+    if model is msgspec.UNSET or not model:
+        return _bad("The field 'model' is missing.", "model")
+    if len(model) > MODEL_CHARS_MAX:
+        return _bad(f"The field 'model' has more than {MODEL_CHARS_MAX} characters.", "model")
+    return None
+
+
+def _ambiguous(body: bytes) -> Fault | None:
+    if _may_repeat(body) and (fault := _repeated(body)):
+        return fault
+    # The count bounds the depth, and settles it for nearly every body.
+    if body.count(b"{") + body.count(b"[") > NESTING_MAX and _is_deep(body):
+        return _too_deep()
+    return None
+
+
+def _misfit(complaint: str) -> Fault:
+    if "$.model" in complaint:
+        return _bad("The field 'model' must be a string.", "model")
+    return _bad("The body must be a JSON object with a field 'model'.")
+
+
+def _bad(message: str, param: str | None = None) -> Fault:
+    return Fault(kind=FaultKind.BAD_REQUEST, message=message, param=param)
+
+
+def _too_deep() -> Fault:
+    return _bad(f"The body is nested deeper than {NESTING_MAX} levels.")
+
+
+def _may_repeat(body: bytes) -> bool:
+    return (
+        body.count(b'"model"') != 1
+        or body.count(b'"stream"') > 1
+        or any(letters in body for letters in _HIDDEN_LETTERS)
+    )
+
+
+def _repeated(body: bytes) -> Fault | None:
+    """Return the fault of a body in which a key that we read stands more than once."""
+    try:
+        # Only for bodies that look odd, being slow; the outermost object's keys come back last.
+        keys = json.loads(body.decode(errors="replace"), object_pairs_hook=_keys, parse_int=float)
+    except ValueError as error:
+        # The faster reader skipped over what it did not need.
+        return _bad(f"The body is not JSON: {error}.")
+    except RecursionError:
+        return _too_deep()
+    key = next((key for key in _READ_KEYS if keys.count(key) > 1), None)
+    if key is None:
+        return None
+    return _bad(f"The field {key!r} stands there more than once.", key)
+
+
+def _keys(pairs: list[tuple[str, Any]]) -> list[str]:
+    return [key for key, _ in pairs]
+
+
+def _is_deep(body: bytes) -> bool:
+    """Return whether valid JSON nests too deep: outside of strings, peel off level by level."""
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = b"".join(unescaped.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
+    for _ in range(NESTING_MAX):
+        if not structure:
+            return False
+        structure = structure.replace(b"{}", b"").replace(b"[]", b"")
+    return bool(structure)

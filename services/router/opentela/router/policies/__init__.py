@@ -1,0 +1,1 @@
+"""How one of several sessions is picked; found by name through `opentela.policies`."""

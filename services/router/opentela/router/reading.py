@@ -1,0 +1,110 @@
+"""One request while it is read: its parts, and the limits it may run into."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import httptools
+
+from opentela.router.config import ListenConfig
+from opentela.router.fault import Fault, FaultKind
+from opentela.router.paths import EnginePath
+
+PAGE_BODY_BYTES_MAX: Final = 64 * 1024
+"""Nothing but engine paths takes bodies worth mentioning."""
+
+HEAD_TOO_LARGE: Final = Fault(
+    kind=FaultKind.HEAD_TOO_LARGE, message="The request line and headers are too large."
+)
+
+
+class Reading:
+    """A request of which not every byte is there yet."""
+
+    __slots__ = (
+        "body_bytes_max",
+        "expects",
+        "has_head",
+        "head_bytes",
+        "headers",
+        "is_http10",
+        "keep_alive",
+        "kind",
+        "method",
+        "parts",
+        "path",
+        "size",
+        "target",
+    )
+
+    def __init__(self) -> None:
+        self.method = b""
+        self.target = b""
+        self.path = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.head_bytes = 0
+        self.has_head = False
+        self.expects = False
+        self.is_http10 = False
+        self.keep_alive = True
+        self.kind: EnginePath | None = None
+        self.body_bytes_max = PAGE_BODY_BYTES_MAX
+        self.parts: list[bytes] = []
+        self.size = 0
+
+    @property
+    def body(self) -> bytes:
+        """The body so far."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """Take a header in."""
+        self.headers.append((name, value))
+        self.head_bytes += len(name) + len(value)
+
+    def end_head(
+        self,
+        parser: httptools.HttpRequestParser,
+        config: ListenConfig,
+        paths: Mapping[bytes, EnginePath],
+    ) -> Fault | None:
+        """Read what the whole head says; return why the request must be refused, if it must."""
+        self.has_head = True
+        self.method = parser.get_method()
+        self.is_http10 = parser.get_http_version() == "1.0"
+        self.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        self.path = _path(self.target)
+        if self.method == b"POST":
+            self.kind = paths.get(self.path)
+            if self.kind is not None:
+                self.body_bytes_max = config.body_bytes_max
+        if self.head_bytes + len(self.target) > config.head_bytes_max:
+            return HEAD_TOO_LARGE
+        expect = self.value_of(b"expect").strip().lower()
+        self.expects = expect == b"100-continue" and not self.is_http10
+        # The parser has refused what is no number.
+        length = int(self.value_of(b"content-length") or b"0")
+        return self.too_large() if length > self.body_bytes_max else None
+
+    def value_of(self, name: bytes) -> bytes:
+        """Return the value of the first header *name* (lower case), or nothing."""
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value
+        return b""
+
+    def too_large(self) -> Fault:
+        """Return the fault of a body beyond the limit."""
+        return Fault(
+            kind=FaultKind.BODY_TOO_LARGE,
+            message=f"The body exceeds the limit of {self.body_bytes_max} bytes.",
+        )
+
+
+def _path(target: bytes) -> bytes:
+    if not target.startswith(b"/"):
+        # Absolute form, as clients of proxies send it; what is no URL has no path of ours.
+        try:
+            return httptools.parse_url(target).path or b"/"
+        except httptools.HttpParserInvalidURLError:
+            return target
+    return target.partition(b"?")[0]
