@@ -1,13 +1,14 @@
 """One connection of the data plane to one server, from its dial to its loss.
 
-An `asyncio.Protocol` in place of tasks and queues: a message goes from the socket to its stream
-in one call, and what is published within one turn of the loop leaves as one write.
+An `asyncio.Protocol` instead of tasks and queues: a message goes from the socket to its stream in
+one call, and what is published within one turn of the loop leaves as one write.
 """
 
 import asyncio
-import base64
+import secrets
 import ssl
-from collections.abc import Callable, Iterable
+from base64 import urlsafe_b64encode
+from collections import deque
 from typing import Final, Protocol, cast
 
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
@@ -15,7 +16,7 @@ from opentela.mesh import nats_wire
 from opentela.mesh.access import Access, Server
 from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, PING_EVERY_S, PINGS_LOST_MAX
 from opentela.mesh.nats_wire import Info, Message, Ping, Pong, Refusal
-from opentela.mesh.websocket import WebsocketClient
+from opentela.mesh.websocket import KEY_BYTES, WebsocketClient
 
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
 """Unsent bytes above which engines are no longer read; four windows, 10 ms of a fast link."""
@@ -24,6 +25,9 @@ UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _CRLF: Final = b"\r\n"
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
+_PERMISSION: Final = "permissions violation"
+
+Fault = MeshUnavailableError | CredentialError
 
 
 class Owner(Protocol):
@@ -38,7 +42,7 @@ class Owner(Protocol):
     def on_refusal(self, text: str) -> None:
         """Note that the server refuses something without ending the connection."""
 
-    def on_lost(self, reason: str) -> None:
+    def on_lost(self, connection: "DataConnection", fault: Fault) -> None:
         """Note that the connection has ended against our will."""
 
 
@@ -57,14 +61,261 @@ class DataConnection(asyncio.Protocol):
         self._out_bytes = 0
         self._is_paused = False
         self._is_over = False
+        self._said = ""
         self._max_payload = nats_wire.PAYLOAD_BYTES_MAX
-        self._pings_lost = 0
-        self._ping_timer: asyncio.TimerHandle | None = None
         self._info: asyncio.Future[Info] = self._loop.create_future()
-        self._pongs: list[asyncio.Future[None]] = []
+        self._pongs: deque[asyncio.Future[None] | None] = deque()
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def dial(
-        cls, access: Access, server: Server, owner: Owner, *, name: str, subscriptions: Subscriptions
+        cls, access: Access, server: Server, owner: Owner, *, name: str
     ) -> "DataConnection":
-        ...
+        """Return a connection to *server* that it has accepted.
+
+        Raises:
+            CredentialError: It refuses the credentials, or its certificate is not to be trusted.
+            MeshUnavailableError: It does not answer, or not as a server of the mesh.
+        """
+        self = cls(access, server, owner)
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self._open()
+                self._say(nats_wire.connect(self._introduction(name, await self._info)))
+                await self._round_trip()
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, OSError | WireError):
+                raise self._fault(error) from error
+            raise
+        self._schedule_ping()
+        return self
+
+    async def _open(self) -> None:
+        server, loop = self.server, self._loop
+        context = self._access.tls() if server.is_encrypted else None
+        await loop.create_connection(lambda: self, server.host, server.port, ssl=context)
+        if server.is_websocket:
+            self._websocket = WebsocketClient(
+                f"{server.host}:{server.port}", secrets.token_bytes(KEY_BYTES), secrets.token_bytes
+            )
+            self._write(self._websocket.request())
+        info = await self._info
+        self._max_payload = info.max_payload
+        if info.tls_required and not server.is_encrypted:
+            assert self._transport is not None
+            encrypted = await loop.start_tls(
+                self._transport, self, self._access.tls(), server_hostname=server.host
+            )
+            assert encrypted is not None
+            self._adopt(encrypted)
+
+    def _introduction(self, name: str, info: Info) -> dict[str, object]:
+        signature = self._access.identity.sign(info.nonce.encode())
+        return {
+            "verbose": False,
+            "pedantic": False,
+            "name": name,
+            "lang": "python",
+            "version": "opentela",
+            "protocol": 1,
+            "headers": True,
+            "no_responders": True,
+            "jwt": self._access.jwt,
+            "sig": urlsafe_b64encode(signature).rstrip(b"=").decode(),
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent."""
+        return not self._is_over
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the link takes less than is published."""
+        return self._is_paused
+
+    def publish(self, subject: str, payload: bytes, reply: str) -> bool:
+        """Send a message with what else this turn of the loop sends; False when it is not taken."""
+        size = len(payload)
+        if self._is_over or size > self._max_payload or self._is_full():
+            return False
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += (nats_wire.publish_line(subject, reply, size), payload, _CRLF)
+        self._out_bytes += size
+        return True
+
+    def subscribe(self, subject: str, sid: int) -> None:
+        """Ask for every message on *subject*."""
+        self._say(nats_wire.subscribe(subject, sid))
+
+    def unsubscribe(self, sid: int) -> None:
+        """Ask for no more of it."""
+        self._say(nats_wire.unsubscribe(sid))
+
+    async def round_trip(self) -> None:
+        """Return when the server has taken all that was sent.
+
+        Raises:
+            MeshUnavailableError: The connection was lost meanwhile, or takes too long.
+        """
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self._round_trip()
+        except TimeoutError as error:
+            raise self._fault(error) from error
+
+    async def _round_trip(self) -> None:
+        pong: asyncio.Future[None] = self._loop.create_future()
+        self._pongs.append(pong)
+        self._say(nats_wire.PING)
+        await pong
+
+    async def leave(self) -> None:
+        """Send what is left and close."""
+        self._flush()
+        self._is_over = True
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(PING_EVERY_S):
+                await self._closed
+        except TimeoutError:
+            pass  # the link takes nothing more; now it is cut
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Cut the socket."""
+        self._is_over = True
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._adopt(cast("asyncio.Transport", transport))
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the server."""
+        try:
+            if self._websocket is not None:
+                data, answer = self._websocket.feed(data)
+                if answer:
+                    self._write(answer)
+            for event in self._parser.feed(data):
+                if isinstance(event, Message):
+                    self._owner.on_message(event)
+                else:
+                    self._handle(event)
+        except WireError as error:
+            self._end(str(error))
+
+    def pause_writing(self) -> None:
+        """Note that the socket takes less than is written."""
+        self._is_paused = True
+        self._owner.on_congested(congested=True)
+
+    def resume_writing(self) -> None:
+        """Note that the socket takes bytes again."""
+        self._is_paused = False
+        self._owner.on_congested(congested=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the socket is gone."""
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._end(str(exc or "the server closed the connection"))
+
+    # The rest.
+
+    def _adopt(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+
+    def _handle(self, event: Info | Ping | Pong | Refusal) -> None:
+        match event:
+            case Ping():
+                self._say(nats_wire.PONG)
+            case Pong():
+                waiting = self._pongs.popleft() if self._pongs else None
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(None)
+            case Info():
+                if not self._info.done():
+                    self._info.set_result(event)
+            case Refusal(text=text):
+                if _PERMISSION in text.lower():
+                    self._owner.on_refusal(text)
+                else:
+                    self._said = text
+
+    def _say(self, words: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(words)
+
+    def _flush(self) -> None:
+        out = self._out
+        if self._is_over or not out:
+            out.clear()
+            return
+        words = b"".join(out)
+        out.clear()
+        self._out_bytes = 0
+        self._write(words if self._websocket is None else self._websocket.send(words))
+
+    def _write(self, words: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(words)
+
+    def _is_full(self) -> bool:
+        unsent = self._out_bytes
+        if self._is_paused and self._transport is not None:
+            unsent += self._transport.get_write_buffer_size()
+        return unsent > UNSENT_BYTES_MAX
+
+    def _schedule_ping(self) -> None:
+        self._ping_timer = self._loop.call_later(PING_EVERY_S, self._ping)
+
+    def _ping(self) -> None:
+        if len(self._pongs) >= PINGS_LOST_MAX:
+            self._end("the server no longer answers")
+            return
+        self._pongs.append(None)
+        self._say(nats_wire.PING)
+        self._schedule_ping()
+
+    def _end(self, reason: str) -> None:
+        """End it for *reason*; whoever waits for the server waits in vain."""
+        if self._is_over:
+            return
+        self.abandon()
+        fault = self._fault(self._said or reason)
+        if not self._info.done():
+            self._info.set_exception(fault)
+        for pong in self._pongs:
+            if pong is not None and not pong.done():
+                pong.set_exception(fault)
+        self._owner.on_lost(self, fault)
+
+    def _fault(self, error: Exception | str) -> Fault:
+        access, url = self._access, self.server.url
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return CredentialError(
+                f"the certificate of {url} is not to be trusted: {error.verify_message}",
+                remedy="use a server name that it holds, or get an access file with the right ca",
+            )
+        reason = str(error) or type(error).__name__
+        if any(refusal in reason.lower() for refusal in _REFUSALS):
+            return CredentialError(
+                f"{url} refuses {access.role} {access.name}: {reason.lower()}",
+                remedy="it may have expired or been revoked: ask the operator for a new one",
+            )
+        return MeshUnavailableError(f"{url} does not answer: {reason}")

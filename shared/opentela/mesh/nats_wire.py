@@ -19,6 +19,7 @@ NO_RESPONDERS: Final = 503
 _CRLF: Final = b"\r\n"
 _STATUS_LINE: Final = b"NATS/1.0"
 _STATUS_AT: Final = len(_STATUS_LINE) + 1
+_MESSAGE_STARTS: Final = (b"M", b"H")
 _MESSAGE_FIELDS: Final = {b"MSG": 1, b"HMSG": 2}
 
 
@@ -103,7 +104,7 @@ class Parser:
                 break
             line = data[at:line_end]
             at_payload = line_end + 2
-            if line[:1] in b"MH":
+            if line[:1] in _MESSAGE_STARTS:
                 end = self._message(line, data, at_payload, events)
                 if end > size:
                     self._keep(data[at:], end - at)
@@ -127,23 +128,19 @@ class Parser:
         if not sizes or not 3 <= len(fields) - sizes <= 4:  # noqa: PLR2004
             raise WireError(f"not a line of a NATS server: {line[:80]!r}")
         try:
-            sid, total = int(fields[2]), int(fields[-1])
+            subject, sid, total = str(fields[1], "utf-8"), int(fields[2]), int(fields[-1])
+            reply = str(fields[3], "utf-8") if len(fields) - sizes == 4 else ""  # noqa: PLR2004
             headers = int(fields[-2]) if sizes == 2 else 0  # noqa: PLR2004
         except ValueError as error:
-            raise WireError(f"no number in {line[:80]!r}") from error
+            raise WireError(f"not a line of a NATS server: {line[:80]!r}") from error
         if not 0 <= headers <= total <= PAYLOAD_BYTES_MAX:
             raise WireError(f"a message of {total} bytes exceeds {PAYLOAD_BYTES_MAX}")
         end = start + total
         if end + 2 <= len(data):
             if data[end : end + 2] != _CRLF:
                 raise WireError("a message is longer than announced")
-            reply = str(fields[3], "utf-8") if len(fields) - sizes == 4 else ""  # noqa: PLR2004
             status = _status(data[start : start + headers]) if headers else 0
-            events.append(
-                Message(
-                    str(fields[1], "utf-8"), sid, reply, data[start + headers : end], status
-                )
-            )
+            events.append(Message(subject, sid, reply, data[start + headers : end], status))
         return end + 2
 
     def _other(self, line: bytes, events: list[Event]) -> None:

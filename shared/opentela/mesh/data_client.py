@@ -1,0 +1,322 @@
+"""The data plane's client of the mesh: thin, always renewed, and it never loses a word silently.
+
+`publish` returns False when nobody takes the message, so that the stream it belongs to fails at
+once and surely. Beside it, control messages go through `NatsBus`, over a connection of their own.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, Self
+
+from opentela.core.errors import CredentialError, MeshUnavailableError
+from opentela.core.rng import Rng
+from opentela.mesh.access import Access
+from opentela.mesh.backoff import backoff_s
+from opentela.mesh.data_connection import DataConnection, Fault
+from opentela.mesh.nats_bus import (
+    CONNECT_TIMEOUT_S,
+    REFUSED_BACKOFF_S,
+    BusState,
+    OnState,
+)
+from opentela.mesh.nats_wire import NO_RESPONDERS, Message
+from opentela.telemetry import log as logs
+from opentela.telemetry import metrics
+
+log: Final = logs.get_logger()
+
+OnMessage = Callable[[Message], None]
+"""Called on the loop, in order of arrival; an exception is logged and counted, and ends here."""
+
+_failures: Final = metrics.counter(
+    "otela_mesh_data_handler_failures_total", "Exceptions of handlers of data messages."
+)
+_untaken: Final = metrics.counter(
+    "otela_mesh_data_untaken_total", "Data messages that no connection took."
+)
+_losses: Final = metrics.counter(
+    "otela_mesh_data_connections_lost_total", "Data connections that ended against our will."
+)
+_denials: Final = metrics.counter(
+    "otela_mesh_data_permission_denials_total", "Data subjects that the mesh did not let us touch."
+)
+
+
+class Watcher(Protocol):
+    """Who must know how the connection is; called on the loop."""
+
+    def on_mesh(self, *, connected: bool) -> None:
+        """Act on the loss of the connection, or on a new one with every subscription."""
+
+    def on_congested(self, *, congested: bool) -> None:
+        """Stop producing, or go on."""
+
+
+class _Subscription(NamedTuple):
+    subject: str
+    on_message: OnMessage
+    on_no_responders: OnMessage
+
+
+class DataClient:
+    """Publish and subscribe on the data subjects; made by `connect`."""
+
+    def __init__(
+        self, access: Access, *, name: str, on_state: OnState | None = None, rng: Rng | None = None
+    ) -> None:
+        self._access = access
+        self._name = name
+        self._on_state = on_state
+        self._rng = rng or random.Random()  # noqa: S311  spreads load, guards nothing
+        self._connection: DataConnection | None = None
+        self._subscriptions: dict[int, _Subscription] = {}
+        self._last_sid = 0
+        self._watchers: list[Watcher] = []
+        self._keeper: asyncio.Task[None] | None = None
+        self._has_lost = asyncio.Event()
+        self.state = BusState.DISCONNECTED
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server of the mesh has us, and knows of every subscription."""
+        return self.state is BusState.CONNECTED
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the link takes less than is published."""
+        return self._connection is not None and self._connection.is_congested
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell *watcher* of what happens to the connection from now on."""
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell *watcher* nothing more."""
+        self._watchers.remove(watcher)
+
+    def publish(self, subject: str, payload: bytes, reply: str = "") -> bool:
+        """Hand a message to the mesh; False when it is surely not sent."""
+        connection = self._connection
+        if connection is not None and connection.publish(subject, payload, reply):
+            return True
+        _untaken.inc()
+        return False
+
+    def subscribe(
+        self, subject: str, on_message: OnMessage, *, on_no_responders: OnMessage | None = None
+    ) -> int:
+        """Call *on_message* with each message on *subject*, over every connection to come.
+
+        *on_no_responders* is called instead with what the servers say when a message that named
+        *subject* as its reply found nobody; without it such words are passed over.
+
+        Returns:
+            The number to `unsubscribe` with. The server knows of it after a `round_trip`.
+        """
+        self._last_sid += 1
+        sid = self._last_sid
+        self._subscriptions[sid] = _Subscription(subject, on_message, on_no_responders or _ignore)
+        if self._connection is not None:
+            self._connection.subscribe(subject, sid)
+        return sid
+
+    def unsubscribe(self, sid: int) -> None:
+        """Withdraw a subscription; nothing of it is delivered from now on."""
+        if self._subscriptions.pop(sid, None) is not None and self._connection is not None:
+            self._connection.unsubscribe(sid)
+
+    async def round_trip(self) -> None:
+        """Return when the server has taken all that was sent and subscribed.
+
+        Raises:
+            MeshUnavailableError: There is no connection, or it was lost meanwhile.
+        """
+        if self._connection is None:
+            raise MeshUnavailableError("there is no connection to the mesh")
+        await self._connection.round_trip()
+
+    async def close(self) -> None:
+        """Send what was published and leave the mesh."""
+        if self.state is BusState.CLOSED:
+            return
+        connection, self._connection = self._connection, None
+        self._become(BusState.CLOSED, "")
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if connection is not None:
+            await connection.leave()
+
+    async def open(self, timeout_s: float | None) -> None:
+        """Connect for the first time, and stay so until `close`.
+
+        Raises:
+            CredentialError: The mesh refuses the access.
+            MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
+        """
+        last: Exception | None = None
+        attempt = 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._connection is None:
+                    try:
+                        await self._dial_any()
+                    except MeshUnavailableError as error:
+                        last = error
+                        await asyncio.sleep(backoff_s(attempt, self._rng))
+                        attempt += 1
+        except TimeoutError as error:
+            raise MeshUnavailableError(
+                str(last or "no server of the mesh answers"),
+                remedy="check that the hub or leaf runs and that its port can be reached",
+            ) from error
+        self._keeper = asyncio.create_task(self._keep(), name=f"data:{self._name}")
+
+    # What the connection calls.
+
+    def on_message(self, message: Message) -> None:
+        """Hand a message to whoever subscribed."""
+        subscription = self._subscriptions.get(message.sid)
+        if subscription is None:
+            return
+        try:
+            if message.status == NO_RESPONDERS:
+                subscription.on_no_responders(message)
+            else:
+                subscription.on_message(message)
+        except Exception as error:
+            # It must not reach the socket's callback: the loop would close the connection.
+            _failures.inc()
+            log.error(  # noqa: TRY400  the traceback is in `exc_info`, the form is ours
+                "mesh_handler_failed",
+                subject=subscription.subject,
+                error=repr(error),
+                exc_info=error,
+            )
+
+    def on_congested(self, *, congested: bool) -> None:
+        """Tell the watchers."""
+        for watcher in self._watchers:
+            watcher.on_congested(congested=congested)
+
+    def on_refusal(self, text: str) -> None:
+        """Count and log what the server does not let us touch."""
+        _denials.inc()
+        log.warning("mesh_permission_denied", name=self._name, reason=text)
+
+    def on_lost(self, connection: DataConnection, fault: Fault) -> None:
+        """Let every stream know at once, then the keeper."""
+        if connection is self._connection:
+            self._connection = None
+            _losses.inc()
+            self._note_loss(fault)
+            self._has_lost.set()
+
+    # The rest.
+
+    async def _keep(self) -> None:
+        while True:
+            await self._has_lost.wait()
+            self._has_lost.clear()
+            attempt = 0
+            while self._connection is None:
+                refused = self.state is BusState.REFUSED
+                await asyncio.sleep(REFUSED_BACKOFF_S if refused else backoff_s(attempt, self._rng))
+                attempt += 1
+                try:
+                    await self._dial_any()
+                except (MeshUnavailableError, CredentialError) as error:
+                    self._note_loss(error)
+                except Exception as error:
+                    # A bug; a process without a mesh would be worse than the log.
+                    log.error(  # noqa: TRY400  the traceback is in `exc_info`, the form is ours
+                        "mesh_dial_failed", name=self._name, error=repr(error), exc_info=error
+                    )
+
+    async def _dial_any(self) -> None:
+        """Connect to the first server that takes us, in the order of the access file."""
+        fault: Fault | None = None
+        for server in self._access.addresses:
+            try:
+                connection = await DataConnection.dial(self._access, server, self, name=self._name)
+                await self._carry_over(connection)
+            except (MeshUnavailableError, CredentialError) as error:
+                # A refusal says more than a silence.
+                if not isinstance(fault, CredentialError):
+                    fault = error
+            else:
+                return
+        assert fault is not None, "an access has servers"
+        raise fault
+
+    async def _carry_over(self, connection: DataConnection) -> None:
+        try:
+            carried: set[int] = set()
+            while missing := [sid for sid in self._subscriptions if sid not in carried]:
+                for sid in missing:
+                    connection.subscribe(self._subscriptions[sid].subject, sid)
+                carried.update(missing)
+                await connection.round_trip()
+        except BaseException:
+            connection.abandon()
+            raise
+        if not connection.is_open:
+            raise MeshUnavailableError(f"{connection.server.url} went away at once")
+        self._connection = connection
+        log.info("mesh_connected", server=connection.server.url, name=self._name)
+        self._become(BusState.CONNECTED, "")
+
+    def _note_loss(self, fault: Fault) -> None:
+        refused = isinstance(fault, CredentialError)
+        state = BusState.REFUSED if refused else BusState.DISCONNECTED
+        if state is not self.state:
+            event = "mesh_refused" if refused else "mesh_lost"
+            log.warning(event, name=self._name, reason=fault.line())
+        self._become(state, fault.line())
+
+    def _become(self, state: BusState, reason: str) -> None:
+        if state is self.state:
+            return
+        was_connected, self.state = self.is_connected, state
+        if was_connected != self.is_connected:
+            for watcher in tuple(self._watchers):
+                watcher.on_mesh(connected=self.is_connected)
+        if self._on_state is not None:
+            self._on_state(state, reason)
+
+
+async def connect(
+    access: Access,
+    *,
+    name: str,
+    timeout_s: float | None = CONNECT_TIMEOUT_S,
+    on_state: OnState | None = None,
+    rng: Rng | None = None,
+) -> DataClient:
+    """Return a client that is connected, and that connects again for ever when it is not.
+
+    Args:
+        access: Who we are and where the servers are; they are tried in that order.
+        name: Shown by the server's monitoring.
+        timeout_s: For the first connection; None waits for ever.
+        on_state: Told of every change after the first connection, and of that one.
+        rng: Spreads reconnections; a test hands in a seeded one.
+
+    Raises:
+        CredentialError: The mesh refuses the access.
+        MeshUnavailableError: No server answers in time.
+    """
+    client = DataClient(access, name=name, on_state=on_state, rng=rng)
+    await client.open(timeout_s)
+    return client
+
+
+def _ignore(_: Message) -> None:
+    pass
