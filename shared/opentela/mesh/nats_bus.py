@@ -167,7 +167,7 @@ class NatsBus:
         if connection is not None:
             await self._attach(connection, subscription)
             await connection.round_trip()
-            if connection.is_denied(subject):
+            if connection.was_denied(subject):
                 del self._subscriptions[subscription]
                 raise CredentialError(
                     f"{self._access.role} {self._access.name} may not subscribe to {subject}",

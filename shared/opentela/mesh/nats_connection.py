@@ -31,11 +31,12 @@ DIAL_TIMEOUT_S: Final = 5.0
 ROUND_TRIP_TIMEOUT_S: Final = 5.0
 LEAVE_TIMEOUT_S: Final = 2.0
 """What was published last has this long to get out before the socket is cut."""
+_WRITE_TURNS_MAX: Final = 8
 BACKLOG_BYTES_MAX: Final = 2 * 1024 * 1024
 """Unsent control messages of one connection; minutes of them, so more means a dead link."""
 
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
-_PERMISSION: Final = "permissions violation"
+_DENIED: Final = "permissions violation for subscription"
 
 
 class _DialFailed(Exception):  # noqa: N818  never seen outside
@@ -113,17 +114,34 @@ class Connection:
         """Whether the link takes so little that one more message would have to wait."""
         return self.client.pending_data_size > BACKLOG_BYTES_MAX
 
-    def is_denied(self, subject: str) -> bool:
-        """Return whether the server refused interest in *subject*; known after a round trip."""
-        return subject.lower() in self._denied
+    def was_denied(self, subject: str) -> bool:
+        """Return, once, whether the server refused interest in *subject*; after a round trip."""
+        subject = subject.lower()
+        is_denied = subject in self._denied
+        self._denied.discard(subject)
+        return is_denied
 
     async def round_trip(self) -> bool:
         """Return whether the server has read, and answered, all that was sent so far."""
         try:
+            if not await self._is_written():
+                await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
             await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
         except (errors.Error, OSError):
             return False
         return self.is_open
+
+    async def _is_written(self) -> bool:
+        """Return whether all that was sent is on the socket, where nats-py's next PING follows it.
+
+        nats-py writes a PING past what its own task has yet to write. That needs a few turns of
+        the loop; on a link that takes less, the answer to a first PING tells that they have come.
+        """
+        for _ in range(_WRITE_TURNS_MAX):
+            if self.client.pending_data_size == 0:
+                return True
+            await asyncio.sleep(0)
+        return False
 
     async def until_lost(self) -> Exception:
         """Return why the connection ended, once it has."""
@@ -138,7 +156,7 @@ class Connection:
         """Send what is left and close, within `LEAVE_TIMEOUT_S`."""
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await self.client.flush(timeout=int(LEAVE_TIMEOUT_S))
+                await self.round_trip()
                 await self.client.close()
         except (errors.Error, OSError, TimeoutError):
             pass  # it would not go in order; now it goes anyhow
@@ -184,7 +202,7 @@ class Connection:
         if self._dialling:
             raise _DialFailed(error)
         text = str(error)
-        if _PERMISSION in text:
+        if _DENIED in text:
             self._denied.update(text.split('"')[1::2])
         self._on_error(text)
 

@@ -51,10 +51,12 @@ def init_mesh(
             f"there is a mesh in {root} already",
             remedy="use --force to replace it; everybody then needs a new access file",
         )
+    is_old = layout.exists
     files.make_private_dir(root)
     for part in ("keys", "jwt", "tls", "access", "leaves"):
-        # What an earlier mesh left here opens nothing any more.
-        shutil.rmtree(root / part, ignore_errors=True)
+        if is_old:
+            # What the earlier mesh left here opens nothing any more.
+            shutil.rmtree(root / part, ignore_errors=True)
         files.make_private_dir(root / part)
     keys = {seed: Identity.new(kind) for seed, kind in SEEDS.items()}
     for seed, key in keys.items():

@@ -157,7 +157,10 @@ class TestMesh:
         access = self.access(
             role=role, at=at, provider=provider, site=site, name=name, websocket=websocket
         )
-        bus = await nats_bus.connect(access, name=access.name)
+        return await self.adopt(await nats_bus.connect(access, name=access.name))
+
+    async def adopt(self, bus: NatsBus) -> NatsBus:
+        """Return *bus*, which is from now on closed with the mesh."""
         self._stack.push_async_callback(bus.close)
         return bus
 
