@@ -384,11 +384,8 @@ def _parted(
     changes: list[Change] = []
     rejected: list[Rejection] = []
     for result in results:
-        match result:
-            case Change():
-                changes.append(result)
-            case Rejection():
-                rejected.append(result)
-            case None:
-                pass
+        if isinstance(result, Change):
+            changes.append(result)
+        elif isinstance(result, Rejection):
+            rejected.append(result)
     return changes, rejected

@@ -188,8 +188,7 @@ class ViewMachine:
 
     def _begin(self, now: float) -> list[Action]:
         """Start a round: the next page while booting, later a comparison."""
-        if self._under_way:
-            return []
+        assert not self._under_way, "one round at a time"
         self._round_at = None
         self._waiting.clear()
         self._waiting.append(
