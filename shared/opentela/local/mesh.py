@@ -1,5 +1,6 @@
 """A mesh on this machine: a hub, a registry and a router, started in order and ended in reverse."""
 
+import asyncio
 import os
 import socket
 import sys
@@ -46,6 +47,7 @@ class LocalMesh:
         self._clock = clock
         self._stack = AsyncExitStack()
         self._api = ""
+        self._is_new = False
 
     @classmethod
     @asynccontextmanager
@@ -100,8 +102,9 @@ class LocalMesh:
         self._set_up()
         await self.launch("hub", self._server(self.layout.conf, "hub"))
         self._let_in()
-        await self.launch("registry", self._service("registry"))
-        await self.launch("router", self._service("router"))
+        async with asyncio.TaskGroup() as group:
+            for name in ("registry", "router"):
+                group.create_task(self.launch(name, self._service(name)))
         self._api = await self._router_address()
         # Started again, it must be found where it was.
         self._configure()
@@ -110,7 +113,8 @@ class LocalMesh:
         """Make the mesh, if there is none; its ports stay the same from then on."""
         for old in self.home.path.glob("log/*.log"):
             old.replace(old.with_suffix(".log.old"))
-        if not self.layout.exists:
+        self._is_new = not self.layout.exists
+        if self._is_new:
             port, leaf_port, websocket_port = free_ports(3)
             setup.init_mesh(
                 self.home.mesh,
@@ -143,6 +147,7 @@ class LocalMesh:
                 access=home.access("registry"),
                 token_file=home.token_file,
                 state_file=home.path / "registry.state",
+                is_new=self._is_new,
             ),
         )
         files.write(

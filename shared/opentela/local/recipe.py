@@ -8,18 +8,20 @@ import msgspec
 _WRITTEN: Final = "# Written by `otela up` at each start; set other fields by OTELA_{service}__….\n"
 
 
-def registry(*, access: Path, token_file: Path, state_file: Path) -> str:
+def registry(*, access: Path, token_file: Path, state_file: Path, is_new: bool) -> str:
     """Return the configuration of the registry of one machine.
 
     Nothing is far on one machine and somebody watches: what is dead may be known sooner than over
-    links between sites, and the map is kept because there is no peer to ask.
+    links between sites, and the map is kept because there is no peer to ask. In a mesh that *is_new*
+    there is nobody whose heartbeats are worth waiting for.
     """
+    learn_s = 0.05 if is_new else 1.5
     return _toml(
         "REGISTRY",
         {
             "": {"access": str(access)},
             "detector": {"lease_beats": 3.0, "grace_s": 10.0, "suspect_probe_every_s": 1.0},
-            "peers": {"gossip_s": 0.5, "heard_s": 2.0, "memory_s": 30.0, "learn_s": 1.5},
+            "peers": {"gossip_s": 0.5, "heard_s": 2.0, "memory_s": 30.0, "learn_s": learn_s},
             "retention": {"state_file": str(state_file)},
             "health": {"token_file": str(token_file)},
             "log": {"form": "json"},
