@@ -73,18 +73,25 @@ class Interest:
         return len(tokens) == len(self.tokens)
 
 
+def one_lane(_subject: str) -> str:
+    """Let all messages of one process to another keep their order."""
+    return ""
+
+
 class Network:
     """Who hears what, when, and whether at all.
 
     Attributes:
         local: Form of links within a site.
-        wide: Form of links between sites, unless `form` was told otherwise.
+        wide: Form of links between sites, unless `shape` was told otherwise.
+        lane_of: Which connection a subject goes over: order holds within one only.
     """
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.local = LOCAL
         self.wide = WIDE
+        self.lane_of: Callable[[str], str] = one_lane
         self._rng = world.fork("network")
         self._interests: list[Interest] = []
         self._fading: list[Interest] = []
@@ -93,7 +100,7 @@ class Network:
         self._cut_at: dict[tuple[str, str], float] = {}
         self._clogged_until: dict[tuple[str, str], float] = {}
         self._isolated: dict[str, float] = {}
-        self._arrived_until: dict[tuple[str, str], float] = {}
+        self._arrived_until: dict[tuple[str, str, str], float] = {}
         self._lose: list[Callable[[Node, Node, str], bool]] = []
 
     # Faults ------------------------------------------------------------------
@@ -270,17 +277,23 @@ class Network:
             return
         copies = 2 if form.duplicate and self._rng.random() < form.duplicate else 1
         for _ in range(copies):
-            self.world.at(self._due(source, target, form), self._arrive, source, interest, message)
+            self.world.at(
+                self._due(source, target, form, message.subject),
+                self._arrive,
+                source,
+                interest,
+                message,
+            )
 
-    def _due(self, source: "Node", target: "Node", form: LinkForm) -> float:
+    def _due(self, source: "Node", target: "Node", form: LinkForm, subject: str) -> float:
         due = self.world.now + self._delay(form)
         if self._clogged_until:
             due = max(due, self._clogged_until.get((source.site, target.site), 0.0))
         if form.reorder and self._rng.random() < form.reorder:
             return due
-        pair = (source.name, target.name)
-        due = max(due, self._arrived_until.get(pair, 0.0))
-        self._arrived_until[pair] = due
+        lane = (source.name, target.name, self.lane_of(subject))
+        due = max(due, self._arrived_until.get(lane, 0.0))
+        self._arrived_until[lane] = due
         return due
 
     def _arrive(self, source: "Node", interest: Interest, message: Message) -> None:

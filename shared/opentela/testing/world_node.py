@@ -20,8 +20,8 @@ BACKLOG_MAX: Final = 50_000
 """Messages that wait for a paused or slow process; NATS drops a slow consumer at a like number."""
 STALE_S: Final = 6.0
 """Silence after which the server drops a client: pings every 2 s, two misses, then the third."""
-RECONNECT_S: Final = 1.0
-"""Mean seconds until a client that lost its server is back."""
+RECONNECT_MAX_S: Final = 2.0
+"""Seconds until a client that lost its server is back, at most."""
 
 Observer: TypeAlias = Callable[["Node"], None]
 
@@ -75,6 +75,7 @@ class Node:
         self._interests: list[Interest] = []
         self._backlog: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._timers: dict[str, int] = {}
+        self._timer_version = 0
         self._busy = False
         self._started_at = 0.0
         self._monotonic_base = 0.0
@@ -90,12 +91,18 @@ class Node:
         world = self.world
         return world.epoch + world.now * (1 + self.clock.drift) + self.clock.wall_offset_s
 
+    def jump(self, wall_offset_s: float) -> None:
+        """Set the wall clock, as an administrator or NTP does."""
+        self.clock = self.clock._replace(wall_offset_s=wall_offset_s)
+        self.note("!", f"clock set {wall_offset_s:+.1f} s off")
+
     def arm(self, key: str, deadline: float | None, call: Callable[[float], None]) -> None:
         """Call *call* with the time at *deadline* on this process' clock; one timer a *key*."""
-        version = self._timers.get(key, 0) + 1
-        self._timers[key] = version
         if deadline is None:
+            self._timers.pop(key, None)
             return
+        self._timer_version += 1
+        version = self._timers[key] = self._timer_version
         ahead_s = (deadline - self.now()) / (1 + self.clock.drift)
         at = self.world.now + max(0.0, ahead_s)
         self.world.at(at, self._ring, key, version, self.epoch, deadline, call)
@@ -109,6 +116,7 @@ class Node:
     def _fire(self, key: str, version: int, deadline: float, call: Callable[[float], None]) -> None:
         # While it waited in the backlog of a paused process, it may have been armed anew.
         if self._timers.get(key) == version:
+            del self._timers[key]
             # Rounding may ring a hair early; a machine must never see time before its deadline.
             call(max(self.now(), deadline))
 
@@ -195,7 +203,7 @@ class Node:
     def reattach(self) -> None:
         """Bring a detached client back after a while."""
         if self.alive and not self.attached:
-            delay_s = self.rng.expovariate(1 / RECONNECT_S)
+            delay_s = self.rng.uniform(0.0, RECONNECT_MAX_S)
             self.world.after(delay_s, self._reattached, self.epoch)
 
     def _reattached(self, epoch: int) -> None:

@@ -1,0 +1,271 @@
+"""What must hold in every run, whatever befalls it; each checker knows one invariant.
+
+`observe` is called after each step of each process, `finish` once at the end, when the workload is
+over, faults are healed and the mesh has settled. A checker reads what machines hold and what the
+history says, and changes nothing.
+"""
+
+from typing import Protocol
+
+from opentela.core.ids import SessionId
+from opentela.core.record import (
+    Lifecycle,
+    SessionRecord,
+    claim_of,
+    is_suspected,
+    lifecycle_of,
+)
+from opentela.core.session_map import SessionMap
+from opentela.testing.sim.cluster import Cluster
+from opentela.testing.sim.history import Outcome, Request
+from opentela.testing.sim.registry_shell import RegistryShell
+from opentela.testing.sim.router_shell import RouterShell
+from opentela.testing.world_node import Node
+
+
+class Violation(AssertionError):  # noqa: N818 (the word of the field)
+    """An invariant does not hold; the message begins with its name."""
+
+
+class Checker(Protocol):
+    """One invariant."""
+
+    def observe(self, node: Node) -> None:
+        """Look at a process that has just taken a step."""
+
+    def finish(self) -> None:
+        """Look at the whole run."""
+
+
+class _View:
+    """What one process held when it was last looked at."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.records: dict[SessionId, SessionRecord] = {}
+        self.forgotten: set[SessionId] = set()
+
+
+class LatticeClimbs:
+    """In no view does a session go down the lattice, or an incarnation back, or the dead rise."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._views: dict[str, _View] = {}
+
+    def observe(self, node: Node) -> None:
+        """Compare each record that changed with what it was."""
+        shell = self._cluster.registries.get(node.name) or self._cluster.routers.get(node.name)
+        if shell is None:
+            return
+        view = self._views.get(node.name)
+        if view is None or view.epoch != node.epoch:
+            view = self._views[node.name] = _View(node.epoch)
+        held = shell.records
+        known = view.records
+        for session, record in held.items():
+            before = known.get(session)
+            if before is not record:
+                if before is None:
+                    _require(
+                        session not in view.forgotten, "resurrection", node.name, session, "is back"
+                    )
+                else:
+                    _compare(node.name, session, before, record)
+                known[session] = record
+        if len(known) > len(held):
+            self._forget(node.name, view, held.keys() & known.keys())
+
+    def _forget(self, name: str, view: _View, kept: set[SessionId]) -> None:
+        for session in [one for one in view.records if one not in kept]:
+            has_left = lifecycle_of(view.records.pop(session)) is Lifecycle.LEFT
+            _require(has_left, "lattice", name, session, "was forgotten alive")
+            view.forgotten.add(session)
+
+    def finish(self) -> None:
+        """Nothing is left to see."""
+
+
+def _compare(name: str, session: SessionId, before: SessionRecord, after: SessionRecord) -> None:
+    was, is_ = lifecycle_of(before), lifecycle_of(after)
+    _require(is_ >= was, "lattice", name, session, f"went from {was.name} to {is_.name}")
+    old, new = claim_of(before).incarnation, claim_of(after).incarnation
+    _require(new >= old, "incarnation", name, session, f"went from #{old} to #{new}")
+    _require(after.suspected >= before.suspected, "suspicion", name, session, "was forgotten")
+
+
+def _require(holds: bool, what: str, name: str, session: SessionId, how: str) -> None:  # noqa: FBT001
+    if not holds:
+        raise Violation(f"{what}: {session} {how} at {name}")
+
+
+class NeverRouteToTheEnded:
+    """No router sends a request to a session that its own view holds for ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._seen: dict[str, int] = {}
+
+    def observe(self, node: Node) -> None:
+        """Look at the attempts that this router began since."""
+        router = self._cluster.routers.get(node.name)
+        if router is None:
+            return
+        for name, exchange in router.exchanges.items():
+            attempts = exchange.request.attempts
+            for attempt in attempts[self._seen.get(name, 0) :]:
+                if attempt.lifecycle != Lifecycle.SERVING.name or attempt.suspected:
+                    detail = f"{attempt.lifecycle}{' suspected' if attempt.suspected else ''}"
+                    raise Violation(
+                        f"routing: {node.name} sends {name} to {attempt.session}, {detail}"
+                    )
+            self._seen[name] = len(attempts)
+
+    def finish(self) -> None:
+        """Nothing is left to see."""
+
+
+class NeverTwiceOnOneSession:
+    """No request is tried twice on one session."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Look at all attempts."""
+        for request in self._cluster.history.requests.values():
+            sessions = [attempt.session for attempt in request.attempts]
+            if len(set(sessions)) < len(sessions):
+                raise Violation(f"attempts: {request.name} was tried twice on one of {sessions}")
+
+
+class EndsOnce:
+    """Every request ends exactly once: ok, error or cancelled."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Count the ends."""
+        for request in self._cluster.history.requests.values():
+            if len(request.ends) != 1:
+                raise Violation(f"ends: {request.name} ended {len(request.ends)} times")
+
+
+class NoFalseSuccess:
+    """What a client takes for a whole answer is what one engine sent, every byte and no more."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Compare every success with what the engine of its last attempt sent."""
+        for request in self._cluster.history.requests.values():
+            if request.outcome is Outcome.OK and not self._is_true(request):
+                raise Violation(
+                    f"false success: {request.name} got {len(request.received)} bytes that"
+                    f" {request.attempts[-1].session if request.attempts else 'nobody'} never sent"
+                )
+
+    def _is_true(self, request: Request) -> bool:
+        if not request.attempts or request.status != 200:  # noqa: PLR2004 (the engine's only one)
+            return False
+        sent = self._cluster.history.sent.get((request.name, request.attempts[-1].session))
+        return sent == bytes(request.received)
+
+
+class InFlightBalances:
+    """When nobody asks any more, nothing is counted as under way anywhere."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Look at every count."""
+        for name, router in self._cluster.routers.items():
+            counts = {
+                "exchanges": len(router.exchanges),
+                "streams": len(router.legs),
+                "policy": sum(router.policy._in_flight.values()),  # noqa: SLF001 (its invariant)
+            }
+            if any(counts.values()):
+                raise Violation(f"in flight: {name} still counts {counts}")
+        for name, supervisor in self._cluster.supervisors.items():
+            if supervisor.in_flight or supervisor.engine.running:
+                raise Violation(
+                    f"in flight: {name} still has {supervisor.in_flight} streams and"
+                    f" {supervisor.engine.running} requests at its engine"
+                )
+
+
+class ViewsAreSound:
+    """Every map's derived parts are what its records say, and all maps are equal at the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Compare all maps with each other."""
+        first: tuple[str, SessionMap] | None = None
+        for name, held in self._cluster.views():
+            held.validate()
+            first = first or (name, held)
+            if dict(held.records) != dict(first[1].records):
+                raise Violation(f"convergence: {name} and {first[0]} hold different records")
+
+
+class NoGhosts:
+    """At the end nobody holds a session for living that is gone, and everybody knows who lives."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Compare all maps with the truth."""
+        cluster = self._cluster
+        for name, session in cluster.ghosts():
+            raise Violation(f"ghost: {name} holds {session}, whose owner is gone")
+        for supervisor in cluster.serving():
+            serving = supervisor.session
+            assert serving is not None
+            for name, held in cluster.views():
+                record = held.living.get(serving)
+                if record is None or is_suspected(record):
+                    raise Violation(f"lost: {name} does not know {serving}, which serves")
+
+
+class HonestAreBelieved:
+    """No record of an honest process is refused, and every message can be read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def observe(self, node: Node) -> None:
+        """Wait for the end."""
+
+    def finish(self) -> None:
+        """Look at what was refused."""
+        cluster = self._cluster
+        shells: dict[str, RegistryShell | RouterShell] = {**cluster.registries, **cluster.routers}
+        for name, shell in shells.items():
+            refused = {r.value: n for r, n in shell.held.rejections.items() if r != "forgotten"}
+            if refused or shell.unreadable:
+                raise Violation(f"refused: {name} refused {refused}, unread {shell.unreadable}")

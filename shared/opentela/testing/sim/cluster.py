@@ -1,0 +1,189 @@
+"""A whole simulated mesh: registries, routers and supervisors at sites, in one world."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from opentela.core.ids import SessionId
+from opentela.core.record import Lifecycle, claim_of, lifecycle_of
+from opentela.core.session_map import SessionMap
+from opentela.registry.config import LAN, RegistryConfig
+from opentela.testing.sim.history import History
+from opentela.testing.sim.registry_shell import RegistryShell
+from opentela.testing.sim.router_shell import RouterForm, RouterShell, lane_of
+from opentela.testing.sim.supervisor_shell import SupervisorForm, SupervisorShell
+from opentela.testing.world import World
+from opentela.testing.world_node import ClockForm, Node
+
+_SYNC_S = 0.25
+
+
+class ClusterForm(msgspec.Struct, frozen=True, kw_only=True):
+    """What a mesh consists of.
+
+    Attributes:
+        registries: Name to site.
+        routers: Name to site.
+        supervisors: Name to site and what it runs.
+        clock_offset_s: Wall clocks of nodes are wrong by up to this, either way.
+        clock_drift: ... and gain or lose up to this share.
+        restart_s: Until a supervisor that ended is started again, as a scheduler resubmits a job;
+            0 for never.
+    """
+
+    registries: dict[str, str]
+    routers: dict[str, str]
+    supervisors: dict[str, tuple[str, SupervisorForm]]
+    registry: RegistryConfig = LAN
+    router: RouterForm = RouterForm()
+    clock_offset_s: float = 600.0
+    clock_drift: float = 1e-4
+    restart_s: float = 5.0
+
+
+class Cluster:
+    """The processes of a mesh as they are now.
+
+    Attributes:
+        registries: Shells by node name; a process that is down has none.
+        routers: The same.
+        supervisors: The same.
+        owners: Every session that ever was, with the name of its node and the epoch of its process.
+    """
+
+    def __init__(self, world: World, form: ClusterForm) -> None:
+        self.world = world
+        self.form = form
+        self.history = History()
+        self.registries: dict[str, RegistryShell] = {}
+        self.routers: dict[str, RouterShell] = {}
+        self.supervisors: dict[str, SupervisorShell] = {}
+        self.owners: dict[SessionId, tuple[str, int]] = {}
+        self.restarts = True
+        rng = world.fork("clocks")
+        world.network.lane_of = lane_of
+        places = [*form.registries.items(), *form.routers.items()]
+        places += [(name, site) for name, (site, _) in form.supervisors.items()]
+        for name, site in places:
+            clock = ClockForm(
+                wall_offset_s=rng.uniform(-form.clock_offset_s, form.clock_offset_s),
+                drift=rng.uniform(-form.clock_drift, form.clock_drift),
+            )
+            world.add_node(name, site=site, clock=clock)
+
+    @property
+    def sites(self) -> list[str]:
+        """Every site, in order of name."""
+        return sorted({node.site for node in self.world.nodes.values()})
+
+    def begin(self) -> None:
+        """Start everything, in a random order within a second."""
+        rng = self.world.fork("begin")
+        for name in self.world.nodes:
+            self.world.after(rng.random(), self.start, name)
+
+    def start(self, name: str) -> None:
+        """Start the process of a node, if it is not running."""
+        node = self.world.nodes[name]
+        if node.alive:
+            return
+        node.start()
+        if name in self.form.registries:
+            registry = self.registries[name] = RegistryShell(node, self.form.registry)
+            node.handle(registry.begin)
+        elif name in self.form.routers:
+            router = self.routers[name] = RouterShell(node, self.form.router, self.history)
+            node.handle(router.begin)
+        else:
+            self._start_supervisor(node)
+
+    def _start_supervisor(self, node: Node) -> None:
+        _, form = self.form.supervisors[node.name]
+        supervisor = self.supervisors[node.name] = SupervisorShell(
+            node,
+            form,
+            self.history.sent,
+            on_session=lambda session: self._born(node, session),
+            on_exit=lambda: self._gone(node.name),
+        )
+        node.handle(supervisor.begin)
+
+    def _born(self, node: Node, session: SessionId) -> None:
+        self.owners[session] = (node.name, node.epoch)
+
+    def _gone(self, name: str) -> None:
+        for shells in (self.registries, self.routers, self.supervisors):
+            shells.pop(name, None)
+        if name in self.form.supervisors and self.restarts and self.form.restart_s:
+            self.world.after(self.form.restart_s, self.start, name)
+
+    def crash(self, name: str) -> None:
+        """Kill the process of a node, if it is running."""
+        node = self.world.nodes[name]
+        if node.alive:
+            router = self.routers.get(name)
+            node.crash()
+            if router is not None:
+                router.died()
+            self._gone(name)
+
+    # What is so --------------------------------------------------------------
+
+    def views(self) -> Iterator[tuple[str, SessionMap]]:
+        """Yield the map of every registry and router that runs."""
+        for name, registry in self.registries.items():
+            yield name, registry.held
+        for name, router in self.routers.items():
+            yield name, router.held
+
+    def agree(self) -> bool:
+        """Return whether everybody is attached, booted, and holds the same."""
+        if not all(node.attached for node in self.world.nodes.values() if node.alive):
+            return False
+        if not all(router.view.caught_up for router in self.routers.values()):
+            return False
+        digests = {held.trie.children(b"") for _, held in self.views()}
+        return len(digests) <= 1
+
+    def serving(self) -> list[SupervisorShell]:
+        """Return the supervisors that claim to serve."""
+        return [one for one in self.supervisors.values() if one.is_serving]
+
+    def is_ready(self) -> bool:
+        """Return whether everybody runs, every view agrees, and every supervisor is routable."""
+        return (
+            all(node.alive for node in self.world.nodes.values())
+            and self.agree()
+            and all(self.is_routable(one) for one in self.supervisors.values())
+        )
+
+    def is_routable(self, supervisor: SupervisorShell) -> bool:
+        """Return whether every router would send requests to it."""
+        session = supervisor.session
+        return (
+            session is not None
+            and supervisor.is_serving
+            and all(
+                session
+                in {one.session for one in router.directory.pool(supervisor.model).candidates}
+                for router in self.routers.values()
+            )
+        )
+
+    def lives(self, session: SessionId) -> bool:
+        """Return whether the owner of a session runs and has not given it up."""
+        name, epoch = self.owners[session]
+        shell = self.supervisors.get(name)
+        if shell is None or self.world.nodes[name].epoch != epoch or shell.session != session:
+            return False
+        claim = shell.sessions[session]
+        return claim.lifecycle < Lifecycle.DOWN
+
+    def ghosts(self) -> list[tuple[str, SessionId]]:
+        """Return what views hold for living although nobody owns it any more."""
+        return [
+            (name, session)
+            for name, held in self.views()
+            for session, record in held.living.items()
+            if lifecycle_of(record) < Lifecycle.DOWN and not self.lives(claim_of(record).session)
+        ]
