@@ -24,7 +24,9 @@ BORN_AT_MS: Final = 1_800_000_000_000
 class Signer(Protocol):
     """Who holds a key: `mesh.identity.Identity`, or the quick fake of the simulator."""
 
-    key: str
+    @property
+    def key(self) -> str:
+        """The public key as text."""
 
     def sign(self, body: bytes) -> bytes:
         """Return the signature of *body*."""
