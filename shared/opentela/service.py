@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import click
 import uvloop
 
 from opentela.explain import explain
@@ -70,7 +71,9 @@ def run(main: Main, *, name: str, log_config: LogConfig | None = None) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             signalled = runner.run(_supervised(main, name))
     except BaseException as error:
-        code = explain(error, name)
+        # People know the command that they typed, which need not be called as the service is.
+        context = click.get_current_context(silent=True)
+        code = explain(error, context.command_path if context else name)
         if code is None:
             raise
         raise SystemExit(code) from None

@@ -51,8 +51,8 @@ class Screen:
 
     def command(self, text: str) -> None:
         """Print what can be copied, on one line whatever the width."""
-        line = Text(f"{' ' * _INDENT}  {text}", style="bold", no_wrap=True, overflow="ignore")
-        self.console.print(line, crop=False)
+        line = Text(f"{' ' * _INDENT}  {text}", style="bold")
+        self.console.print(line, soft_wrap=True)
 
     def quote(self, who: str, text: str = "") -> None:
         """Begin what somebody says."""
