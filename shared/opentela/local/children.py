@@ -130,7 +130,11 @@ class Child:
         lines = self._read().decode(errors="replace").strip().splitlines()
         # A service says in plain words why it ends; JSON lines before that are its history.
         plain = [line for line in lines if not line.startswith("{")] or lines
-        said = " | ".join(plain[-_LINES_SHOWN:]) if plain else "it said nothing"
+        said = (
+            " | ".join(line.strip() for line in plain[-_LINES_SHOWN:])
+            if plain
+            else "it said nothing"
+        )
         return UnavailableError(f"{self.name} {what}: {said}", remedy=f"read {self.log}")
 
     async def _is_ready(self, http: aiohttp.ClientSession) -> bool:

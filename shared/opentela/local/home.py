@@ -106,10 +106,6 @@ class Home:
         """Write what runs."""
         files.write(self._state, msgspec.json.format(msgspec.json.encode(state)).decode() + "\n")
 
-    def state_text(self) -> bytes:
-        """Return what `record` wrote."""
-        return self._state.read_bytes()
-
     def state(self) -> State | None:
         """Return what runs here; None when nothing does."""
         try:

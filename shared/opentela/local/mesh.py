@@ -67,7 +67,7 @@ class LocalMesh:
             mesh._api = api
             await stack.enter_async_context(mesh._stack)
             await mesh._start()
-            home.record(mesh.state)
+            mesh.record()
             yield mesh
 
     @property
@@ -91,6 +91,10 @@ class LocalMesh:
             hub=self.hub.url,
             services=tuple(self._running(part) for part in self.parts.values()),
         )
+
+    def record(self) -> None:
+        """Write down what runs where, for other commands."""
+        self.home.record(self.state)
 
     async def launch(self, name: str, launch: Launch) -> Part:
         """Start one more part of the mesh; it ends before those that were started earlier."""

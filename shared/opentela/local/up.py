@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+import msgspec
 from rich.console import Console
 
 from opentela.core.clock import Clock
@@ -29,7 +30,7 @@ async def up(life: Lifecycle, home: Home, *, api: str, clock: Clock, as_json: bo
 
 def _tell(mesh: LocalMesh, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.buffer.write(mesh.home.state_text())
+        sys.stdout.buffer.write(msgspec.json.encode(mesh.state) + b"\n")
         sys.stdout.flush()
         return
     console = Console()
@@ -40,7 +41,3 @@ def _tell(mesh: LocalMesh, *, as_json: bool) -> None:
         tables.no_session(str(mesh.home.access("provider"))),
         tables.invitation(state),
     )
-
-
-def _report(line: str) -> None:
-    sys.stderr.write(f"otela up: {line}\n")
