@@ -21,8 +21,14 @@ async def up(life: Lifecycle, home: Home, *, api: str, clock: Clock, as_json: bo
     """
     async with LocalMesh.open(home, api=api, clock=clock) as mesh:
         _tell(mesh, as_json=as_json)
+
+        def report(line: str) -> None:
+            sys.stderr.write(f"otela up: {line}\n")
+            # A process that was started again has another id, and another health page.
+            mesh.record()
+
         async with asyncio.TaskGroup() as group:
-            keepers = [group.create_task(part.keep(clock, _report)) for part in mesh.parts.values()]
+            keepers = [group.create_task(part.keep(clock, report)) for part in mesh.parts.values()]
             await life.stopping.wait()
             for keeper in keepers:
                 keeper.cancel()
