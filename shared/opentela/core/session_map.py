@@ -148,12 +148,15 @@ class SessionMap:
     def admit(
         self,
         signed: SignedClaim,
-        path: tuple[ProviderId, SiteId, SessionId],
+        path: tuple[ProviderId, SiteId, SessionId] | None,
         *,
         wall: float,
         source: str = "owner",
     ) -> Applied:
-        """Take an owner's word for its session, which came over the subject of *path*."""
+        """Take an owner's word for its session, which came over the subject of *path*.
+
+        None when somebody else passed it on: then its signature alone speaks for it.
+        """
         record = SessionRecord(signed=signed)
         checked = self._checked(record)
         if not isinstance(checked, Rejection):
@@ -353,11 +356,11 @@ def described(story: Iterable[StoryLine]) -> str:
 def _refusal_of_owner(
     record: SessionRecord,
     claim: Claim,
-    path: tuple[ProviderId, SiteId, SessionId],
+    path: tuple[ProviderId, SiteId, SessionId] | None,
     wall: float,
 ) -> Rejection | None:
     own = (claim.provider, claim.site, claim.session)
-    if own != tuple(path):
+    if path is not None and own != tuple(path):
         detail = f"{'.'.join(own)} came over the subject of {'.'.join(path)}"
         return Rejection(Reason.FOREIGN, detail, record, claim.session)
     latest_ms = max(claim.born_at_ms, claim.ended_at_ms)

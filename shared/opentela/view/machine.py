@@ -2,6 +2,8 @@
 
 Deltas of owners and verdicts of registries arrive unasked. Beside them one conversation goes on with
 whichever registry answers: first the whole map in pages, then every `repair_s` a digest exchange.
+What the registry lacks, because all of them forgot it, it is told: else a session that died
+meanwhile would be believed in here for ever, and looked for by nobody.
 Without any registry the view stays as it is and says since when.
 """
 
@@ -15,7 +17,15 @@ from opentela.core.rng import Rng
 from opentela.core.session_map import Applied, Reason, Rejection, SessionMap, Verify
 from opentela.view import exchange
 from opentela.view.config import ViewConfig
-from opentela.wire.control import Page, PageAsk, Repair, SnapshotAnswer, SnapshotAsk, Verdict
+from opentela.wire.control import (
+    Page,
+    PageAsk,
+    Records,
+    Repair,
+    SnapshotAnswer,
+    SnapshotAsk,
+    Verdict,
+)
 from opentela.wire.subjects import SessionPath
 
 ASKS_AT_ONCE: Final = 8
@@ -71,6 +81,12 @@ class AskRegistry(msgspec.Struct, frozen=True, kw_only=True):
     ask: SnapshotAsk
 
 
+class TellRegistry(msgspec.Struct, frozen=True, kw_only=True):
+    """Publish *records* on the snapshot subject: a registry wants them; no answer comes."""
+
+    records: Records
+
+
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the application: these records are new or different; some may have `LEFT`."""
 
@@ -84,7 +100,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-Action: TypeAlias = AskRegistry | Changed | Refused
+Action: TypeAlias = AskRegistry | TellRegistry | Changed | Refused
 
 
 class ViewMachine:
@@ -156,6 +172,8 @@ class ViewMachine:
             case Repair():
                 self.held.forget(answer.cut_ms)
                 self._waiting.extend(exchange.asks(self.held, self._name, answer))
+                wanted = exchange.wanted(self.held, self._name, answer.wanted)
+                actions += [TellRegistry(records=records) for records in wanted]
         return actions + self._converse(now)
 
     def _on_page(self, page: Page) -> None:

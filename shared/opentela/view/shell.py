@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
@@ -14,7 +15,14 @@ from opentela.mesh.bus import Bus, Handler, Message
 from opentela.service import SystemClock
 from opentela.view import machine
 from opentela.view.config import ViewConfig
-from opentela.view.machine import AskRegistry, Changed, Event, Refused, ViewMachine
+from opentela.view.machine import (
+    AskRegistry,
+    Changed,
+    Event,
+    Refused,
+    TellRegistry,
+    ViewMachine,
+)
 from opentela.view.refusals import Refusals
 from opentela.wire import control, subjects
 
@@ -144,9 +152,9 @@ class View:
         for action in self._machine.step(now, self._clock.wall(), event):
             match action:
                 case AskRegistry():
-                    task = self._tasks.create_task(self._ask(action))
-                    self._asking.add(task)
-                    task.add_done_callback(self._asking.discard)
+                    self._spawn(self._ask(action))
+                case TellRegistry():
+                    self._spawn(self._tell(action))
                 case Changed(records=records):
                     changed.extend(records)
                 case Refused(rejected=rejected, source=source):
@@ -157,6 +165,16 @@ class View:
         if changed:
             for listener in tuple(self._listeners):
                 listener(changed)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _tell(self, action: TellRegistry) -> None:
+        # Lost with the mesh, it is wanted again by the next answer.
+        with suppress(MeshUnavailableError):
+            await self._bus.publish(subjects.SNAPSHOT, control.encode(action.records))
 
     async def _ask(self, action: AskRegistry) -> None:
         event: Event = machine.AskFailed(number=action.number)

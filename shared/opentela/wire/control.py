@@ -148,7 +148,10 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field=
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_field="kind"):
-    """Records sent because the other side wants them; needs no answer."""
+    """Records sent because the other side wants them; needs no answer.
+
+    From a view, on the snapshot subject, registries take only what owners have signed: their claims.
+    """
 
     sender: str
     records: tuple[SessionRecord, ...] = ()
@@ -160,7 +163,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_fi
     registry: str
 
 
-SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves
+SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves | Records
 SnapshotAnswer: TypeAlias = Page | Repair
 Gossip: TypeAlias = DigestAsk | Leaves | Repair | Records
 

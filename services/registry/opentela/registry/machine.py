@@ -142,7 +142,7 @@ class RegistryMachine:
             case m.GossipHeard(message=message):
                 actions = self._on_gossip(at, message)
             case m.SnapshotAsked(ask=ask, reply=reply):
-                actions = self._on_snapshot(ask, reply)
+                actions = self._on_snapshot(at, ask, reply)
             case m.PageHeard(page=page):
                 actions = self._on_page(at, page)
             case m.PageFailed():
@@ -204,7 +204,9 @@ class RegistryMachine:
     def _follow_cut(self, at: Moment, cut_ms: int) -> None:
         self.held.forget(shared_cut_ms(cut_ms, at.wall, self._config.retention))
 
-    def _on_snapshot(self, ask: SnapshotAsk, reply: str) -> list[m.Action]:
+    def _on_snapshot(self, at: Moment, ask: SnapshotAsk, reply: str) -> list[m.Action]:
+        if isinstance(ask, Records):
+            return self._sessions.relayed(at, ask.records, f"view {ask.sender}")
         if isinstance(ask, PageAsk):
             return [m.Answer(reply=reply, answer=exchange.page(self.held, self._name, ask))]
         try:

@@ -172,6 +172,17 @@ class Sessions:
         applied = self.held.apply(believed, wall=at.wall, source=source)
         return actions + self._take(at, applied, source, is_news=self.is_settled)
 
+    def relayed(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
+        """Take claims that a view holds and no registry does any more: they are looked for anew.
+
+        Only the owner's signature speaks for them, so nothing else of the records is believed.
+        """
+        actions: list[Action] = []
+        for record in records:
+            applied = self.held.admit(record.signed, None, wall=at.wall, source=source)
+            actions += self._take(at, applied, source, is_news=self.is_settled)
+        return actions
+
     def _doubted(self, at: Moment, record: SessionRecord) -> list[Action]:
         """Return how to have a suspicion refuted before it is believed; empty to believe it.
 
