@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import msgspec
 
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, claim_of, lifecycle_of
+from opentela.core.record import Lifecycle, SessionRecord, claim_of, lifecycle_of
 from opentela.core.session_map import SessionMap
 from opentela.registry.config import LAN, RegistryConfig
+from opentela.testing.sim.engine import Condition
 from opentela.testing.sim.history import History
 from opentela.testing.sim.registry_shell import RegistryShell
 from opentela.testing.sim.router_shell import RouterForm, RouterShell, lane_of
@@ -48,6 +49,7 @@ class Cluster:
         registries: Shells by node name; a process that is down has none.
         routers: The same.
         supervisors: The same.
+        registries_forgot: A registry was started again, without its map.
         owners: Every session that ever was, with the name of its node and the epoch of its process.
     """
 
@@ -59,7 +61,7 @@ class Cluster:
         self.routers: dict[str, RouterShell] = {}
         self.supervisors: dict[str, SupervisorShell] = {}
         self.owners: dict[SessionId, tuple[str, int]] = {}
-        self.restarts = True
+        self.registries_forgot = False
         rng = world.fork("clocks")
         world.network.lane_of = lane_of
         places = [*form.registries.items(), *form.routers.items()]
@@ -114,7 +116,7 @@ class Cluster:
     def _gone(self, name: str) -> None:
         for shells in (self.registries, self.routers, self.supervisors):
             shells.pop(name, None)
-        if name in self.form.supervisors and self.restarts and self.form.restart_s:
+        if name in self.form.supervisors and self.form.restart_s:
             self.world.after(self.form.restart_s, self.start, name)
 
     def crash(self, name: str) -> None:
@@ -125,6 +127,7 @@ class Cluster:
             node.crash()
             if router is not None:
                 router.died()
+            self.registries_forgot |= name in self.form.registries
             self._gone(name)
 
     # What is so --------------------------------------------------------------
@@ -137,13 +140,20 @@ class Cluster:
             yield name, router.held
 
     def agree(self) -> bool:
-        """Return whether everybody is attached, booted, and holds the same."""
+        """Return whether everybody is attached, booted, and holds the same.
+
+        Of the dead, views hold verdicts that registries which forgot them must come to again.
+        """
         if not all(node.attached for node in self.world.nodes.values() if node.alive):
             return False
         if not all(router.view.caught_up for router in self.routers.values()):
             return False
-        digests = {held.trie.children(b"") for _, held in self.views()}
-        return len(digests) <= 1
+        if self.registries_forgot:
+            return len({self._living(held) for _, held in self.views()}) <= 1
+        return len({held.trie.children(b"") for _, held in self.views()}) <= 1
+
+    def _living(self, held: SessionMap) -> frozenset[SessionRecord]:
+        return frozenset(record for session, record in held.living.items() if self.lives(session))
 
     def serving(self) -> list[SupervisorShell]:
         """Return the supervisors that claim to serve."""
@@ -158,11 +168,12 @@ class Cluster:
         )
 
     def is_routable(self, supervisor: SupervisorShell) -> bool:
-        """Return whether every router would send requests to it."""
+        """Return whether it can serve and every router would send requests to it."""
         session = supervisor.session
         return (
             session is not None
             and supervisor.is_serving
+            and supervisor.engine.condition is Condition.SERVING
             and all(
                 session
                 in {one.session for one in router.directory.pool(supervisor.model).candidates}

@@ -191,8 +191,10 @@ class RouterShell:
                     timeout_s=self.form.view.ask_timeout_s,
                     then=partial(self._answered, number),
                 )
-            case v.Changed(records=records):
-                for session in self.directory.apply(records):
+            case v.TellRegistry(records=records):
+                self.node.publish(subjects.SNAPSHOT, control.encode(records))
+            case v.Changed(records=changed):
+                for session in self.directory.apply(changed):
                     self.outcomes.forget(session)
             case v.Refused():
                 self.node.note(".", f"refused {action}")
