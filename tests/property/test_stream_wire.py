@@ -163,10 +163,10 @@ class World:
         return possible
 
     def deliver_to_session(self) -> None:
-        self.session(self.to_session.receive())  # type: ignore[arg-type]
+        self.session(self.to_session.receive())
 
     def deliver_to_router(self) -> None:
-        self.router(self.to_router.receive())  # type: ignore[arg-type]
+        self.router(self.to_router.receive())
 
     def consume(self) -> None:
         size = self.rng.randrange(1, len(self.received) - self.consumed + 1)

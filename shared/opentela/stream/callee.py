@@ -20,6 +20,7 @@ from opentela.stream.events import (
     ABORT_ENGINE,
     PAUSE_ENGINE,
     RESUME_ENGINE,
+    BreakOff,
     CalleeAction,
     CalleeEvent,
     CarrierLost,
@@ -256,6 +257,9 @@ class Callee:
     def _carrier_lost(self, _: float, __: CarrierLost) -> list[CalleeAction]:
         return self._fail(FailKind.MESH_LOST, "the session lost the mesh")
 
+    def _break_off(self, _: float, event: BreakOff) -> list[CalleeAction]:
+        return self._fail(event.kind, event.message)
+
     def _tick(self, now: float, _: Tick) -> list[CalleeAction]:
         settings = self._settings
         if self._deadline_at and now >= self._deadline_at:
@@ -307,6 +311,7 @@ class Callee:
         EngineData: _engine_data,
         EngineEnd: _engine_end,
         EngineFailed: _engine_failed,
+        BreakOff: _break_off,
         CarrierLost: _carrier_lost,
         Tick: _tick,
     }

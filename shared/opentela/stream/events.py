@@ -16,6 +16,7 @@ from opentela.wire.frames import (
     End,
     Fail,
     FailKind,
+    Frame,
     Head,
     Headers,
     Open,
@@ -90,6 +91,13 @@ class EngineFailed(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class BreakOff(msgspec.Struct, frozen=True):
+    """The session ends the stream by itself, at once."""
+
+    kind: FailKind
+    message: str
+
+
 class Acknowledged(msgspec.Struct, frozen=True):
     """Tell the router: the session has the request."""
 
@@ -128,23 +136,24 @@ RESUME_ENGINE: Final = ResumeEngine()
 FromSession: TypeAlias = Head | Data | End | Fail | Credit
 FromRouter: TypeAlias = Open | Body | Credit | Cancel
 
-CallerEvent: TypeAlias = (
-    FromSession | Begin | Consumed | Withdraw | NoResponders | CarrierLost | Tick
-)
+CallerEvent: TypeAlias = Frame | Begin | Consumed | Withdraw | NoResponders | CarrierLost | Tick
+"""Frames that only a router sends are passed over."""
 CallerAction: TypeAlias = FromRouter | Acknowledged | Head | Data | End | Fail
 """Open, Body, Credit and Cancel go to the session; the others are told to the router."""
 
 CalleeEvent: TypeAlias = (
-    FromRouter
+    Frame
     | EngineConnected
     | EngineTook
     | EngineHead
     | EngineData
     | EngineEnd
     | EngineFailed
+    | BreakOff
     | CarrierLost
     | Tick
 )
+"""Frames that only a session sends are passed over."""
 CalleeAction: TypeAlias = (
     FromSession | StartEngine | WriteBody | AbortEngine | PauseEngine | ResumeEngine
 )

@@ -21,6 +21,8 @@ ALL_BEATS: Final = f"{ROOT}.beat.>"
 ALL_VERDICTS: Final = f"{ROOT}.verdict.>"
 ALL_EVENTS: Final = f"{ROOT}.events.>"
 
+_REPLY_DOTS: Final = 5
+"""In `otela.v1.reply.<role>.<instance>.<provider>`."""
 _FORBIDDEN: Final = frozenset(". *>\t\r\n")
 
 
@@ -87,6 +89,20 @@ def reply(role: str, provider: ProviderId, instance: str, tail: str) -> str:
     leaf servers let no other interest through (see `mesh/permissions.py`).
     """
     return f"{ROOT}.reply.{token(role)}.{token(instance)}.{token(provider)}.{token(tail)}"
+
+
+def answer(reply_to: str, path: SessionPath) -> str:
+    """Return where the session answers a message that asks for the answer at *reply_to*.
+
+    Raises:
+        WireError: That is no reply subject, or one of another provider.
+    """
+    head, _, tail = reply_to.rpartition(".")
+    if not tail or not head.startswith(f"{ROOT}.reply.") or head.count(".") != _REPLY_DOTS:
+        raise WireError(f"{reply_to!r} is not where a router waits for answers")
+    if not head.endswith(f".{path.provider}"):
+        raise WireError(f"{reply_to!r} is where another provider answers")
+    return f"{head}.{path.session}"
 
 
 def replies(role: str, instance: str) -> str:

@@ -9,6 +9,7 @@ from opentela.stream.events import (
     RESUME_ENGINE,
     TICK,
     Begin,
+    BreakOff,
     CarrierLost,
     EngineConnected,
     EngineData,
@@ -276,4 +277,11 @@ def test_losing_the_mesh_stops_the_engine() -> None:
     """The failure is owed to the router until the mesh is back."""
     assert answering().step(10.1, CarrierLost()) == failed(
         FailKind.MESH_LOST, "the session lost the mesh", definite=False
+    )
+
+
+def test_a_session_that_ends_breaks_its_streams_off() -> None:
+    """With the reason that it gives."""
+    assert answering().step(10.1, BreakOff(FailKind.ENGINE_LOST, "the session ended")) == failed(
+        FailKind.ENGINE_LOST, "the session ended", definite=False
     )

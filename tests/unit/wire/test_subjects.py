@@ -48,3 +48,22 @@ def test_a_subject_without_a_session_is_refused(short: str) -> None:
     """A path is never made of the words before it."""
     with pytest.raises(WireError, match="names no session"):
         subjects.path_of(short)
+
+
+def test_a_session_answers_where_it_was_asked_to() -> None:
+    """On the asker's subject, with itself as the tail."""
+    path = SessionPath(ProviderId("p"), SiteId("s"), SessionId("N"))
+    asked = subjects.reply("router1", path.provider, "i1", "00ff")
+    assert subjects.answer(asked, path) == subjects.reply("router1", path.provider, "i1", "N")
+
+
+@pytest.mark.parametrize(
+    "reply_to",
+    ["", "x", "otela.v1.reply.r.i.q.0", "otela.v1.data.r.i.p.0", "otela.v1.reply.r.p.0",
+     "otela.v1.reply.r.i.p.", "otela.v1.reply.r.i.j.p.0"],
+)  # fmt: skip
+def test_a_session_answers_nowhere_else(reply_to: str) -> None:
+    """A subject that is not a router's waiting for this provider."""
+    path = SessionPath(ProviderId("p"), SiteId("s"), SessionId("N"))
+    with pytest.raises(WireError):
+        subjects.answer(reply_to, path)

@@ -1,0 +1,109 @@
+"""Heads of HTTP messages between a gateway and its engine: what passes, and how bodies are framed.
+
+Framing belongs to one connection and is made anew on each; so do the hop-by-hop fields and what
+`Connection` names (RFC 9110, section 7.6.1). An engine may say both `Content-Length` and
+`Transfer-Encoding`, or a wrong length beside chunks: neither leaves this file.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from opentela.core.errors import WireError
+from opentela.wire.frames import Headers, Open
+
+HOP_BY_HOP: Final = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+FRAMING: Final = frozenset(("content-length", "transfer-encoding"))
+
+_DROPPED_FROM_REQUESTS: Final = HOP_BY_HOP | FRAMING | {"host", "expect", "traceparent"}
+_DROPPED_FROM_ANSWERS: Final = HOP_BY_HOP | FRAMING
+_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "DELETE"))
+_TOKEN_BREAKERS: Final = frozenset("\r\n\0 ")
+
+
+def request_head(request: Open, *, host: str, api_key: str = "") -> bytes:
+    """Return the head of *request* for the engine that listens as *host*.
+
+    A whole body, and one of known length, is framed by its length, another one in chunks. Encoded
+    answers are not asked for unless the client does. *api_key* replaces the client's own.
+
+    Raises:
+        WireError: It holds what HTTP cannot carry, such as a line end in a field.
+    """
+    method, path = request.method, request.path
+    if not method or not path.startswith("/") or not _TOKEN_BREAKERS.isdisjoint(method + path):
+        raise WireError("a method or path that HTTP cannot carry")
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}"]
+    dropped = _dropped(request.headers, _DROPPED_FROM_REQUESTS)
+    asks_encoding = False
+    for name, value in request.headers:
+        lowered = name.lower()
+        if lowered in dropped or (api_key and lowered == "authorization"):
+            continue
+        asks_encoding = asks_encoding or lowered == "accept-encoding"
+        lines.append(f"{lowered}: {value}")
+    if not asks_encoding:
+        lines.append("accept-encoding: identity")
+    if api_key:
+        lines.append(f"authorization: Bearer {api_key}")
+    if request.trace:
+        lines.append(f"traceparent: {request.trace}")
+    lines += _framing(request)
+    return _encoded(lines)
+
+
+def is_chunked(request: Open) -> bool:
+    """Return whether the body of *request* is sent in chunks, for want of its length."""
+    return request.more and not request.length
+
+
+def chunk(data: bytes, *, more: bool) -> bytes:
+    """Return *data* as a chunk, with the end of the body if nothing follows."""
+    end = b"" if more else b"0\r\n\r\n"
+    return b"%x\r\n%b\r\n%b" % (len(data), data, end) if data else end
+
+
+def answer_headers(fields: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return what passes on of an engine's fields, names in lower case, order kept."""
+    headers = [
+        (str(name, "latin-1").lower(), str(value, "latin-1").strip()) for name, value in fields
+    ]
+    dropped = _dropped(headers, _DROPPED_FROM_ANSWERS)
+    return tuple(header for header in headers if header[0] not in dropped)
+
+
+def _dropped(headers: Iterable[tuple[str, str]], always: frozenset[str]) -> frozenset[str]:
+    named = [value for name, value in headers if name.lower() == "connection"]
+    if not named:
+        return always
+    return always | {option.strip().lower() for value in named for option in value.split(",")}
+
+
+def _framing(request: Open) -> list[str]:
+    if is_chunked(request):
+        return ["transfer-encoding: chunked"]
+    length = request.length if request.more else len(request.body)
+    return [f"content-length: {length}"] if length or request.method not in _BODILESS else []
+
+
+def _encoded(lines: list[str]) -> bytes:
+    try:
+        head = "\r\n".join(lines).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise WireError("a field that HTTP cannot carry") from error
+    ends = len(lines) - 1
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+        raise WireError("a field that HTTP cannot carry")
+    return head + b"\r\n\r\n"

@@ -1,0 +1,231 @@
+"""The session's gateway: requests from the mesh to the engine, answers back.
+
+One subscription takes the frames of every stream; one timer keeps their deadlines; nothing waits
+in a task. A stream is a `Callee`, which decides, and an `Exchange` with the engine.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from opentela.core.errors import WireError
+from opentela.mesh.data_client import DataClient
+from opentela.mesh.nats_wire import Message
+from opentela.mesh.stream_timer import StreamTimer
+from opentela.stream.callee import Callee, CalleeSettings
+from opentela.stream.events import TICK, BreakOff, CarrierLost
+from opentela.stream.failures import failure
+from opentela.supervisor.engine_http import EngineHttp
+from opentela.supervisor.gateway_stream import GatewayStream, Key
+from opentela.telemetry import log as logs
+from opentela.telemetry import metrics
+from opentela.wire import frames, subjects
+from opentela.wire.frames import Fail, FailKind, Frame, Open
+from opentela.wire.subjects import SessionPath
+
+log: Final = logs.get_logger()
+
+ENDED_KEPT_MAX: Final = 4096
+"""Streams remembered after their end, lest a late or repeated Open asks the engine twice; more
+than all that are under way at once."""
+OWED_MAX: Final = 4096
+"""Failures kept for routers until the mesh is back; one for each stream that ran."""
+ASKERS_MAX: Final = 1024
+"""Router processes whose subjects are remembered; many times those that there are."""
+
+_streams: Final = metrics.counter(
+    "otela_gateway_streams_total", "Requests that a session took, by how they ended.", ("outcome",)
+)
+_rejected: Final = metrics.counter(
+    "otela_gateway_frames_rejected_total", "Frames that could not be read or answered."
+)
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one session's gateway.
+
+    Attributes:
+        streams_max: Requests at once; above it they are refused, and routers try elsewhere.
+            Each may hold a window of 256 KiB both ways.
+        stream: Time-outs and limits of each.
+    """
+
+    streams_max: int = 1024
+    stream: CalleeSettings = CalleeSettings()
+
+
+class Gateway:
+    """Takes requests for one session.
+
+    Attributes:
+        received: Bytes that came from the engine so far: its forward progress.
+    """
+
+    def __init__(
+        self,
+        client: DataClient,
+        path: SessionPath,
+        engine: EngineHttp,
+        *,
+        settings: GatewaySettings | None = None,
+    ) -> None:
+        self.client: Final = client
+        self.engine: Final = engine
+        self.received = 0
+        self._path = path
+        self._settings = settings or GatewaySettings()
+        self._streams: dict[Key, GatewayStream] = {}
+        self._ended: OrderedDict[Key, None] = OrderedDict()
+        self._answers: OrderedDict[str, str] = OrderedDict()
+        self._owed: list[tuple[str, bytes]] = []
+        self._timer: StreamTimer[Key] | None = None
+        self._sid = 0
+        self._refusal = ""
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def in_flight(self) -> int:
+        """Return the requests that run."""
+        return len(self._streams)
+
+    @property
+    def is_congested(self) -> bool:
+        """Return whether the mesh takes less than the engine gives."""
+        return self.client.is_congested
+
+    async def start(self) -> None:
+        """Take requests; the nearest server of the mesh knows when this returns.
+
+        Raises:
+            MeshUnavailableError: There is no connection. The interest is kept for the next one.
+        """
+        self._timer = StreamTimer(self._deadline_of, self._tick)
+        self.client.watch(self)
+        self._sid = self.client.subscribe(subjects.data(self._path), self.on_message)
+        await self.client.round_trip()
+
+    def drain(self, reason: str = "the session is draining") -> None:
+        """Refuse new requests; those that run go on."""
+        self._refusal = reason
+
+    async def wait_idle(self) -> None:
+        """Return when no request runs."""
+        await self._idle.wait()
+
+    def stop(self, reason: str = "the session ended") -> None:
+        """Take nothing more; what still runs is broken off."""
+        self.drain(reason)
+        if self._timer is None:
+            return
+        self.client.unsubscribe(self._sid)
+        for stream in tuple(self._streams.values()):
+            stream.step(BreakOff(FailKind.ENGINE_LOST, reason))
+        self.client.unwatch(self)
+        self._timer.close()
+        self._timer = None
+
+    # What the mesh calls.
+
+    def on_message(self, message: Message) -> None:
+        """Take one frame."""
+        try:
+            frame = frames.decode(message.payload)
+            asker = message.reply.rpartition(".")[0]
+            answers = self._answers.get(asker) or self._learn(asker, message.reply)
+        except WireError as error:
+            _rejected.inc()
+            log.warning("frame_rejected", session=self._path.session, error=str(error))
+            return
+        key = (asker, frame.stream)
+        stream = self._streams.get(key)
+        if stream is None:
+            if not isinstance(frame, Open) or key in self._ended:
+                self._remember(key)
+                return
+            stream = self._accept(key, answers)
+            if stream is None:
+                return
+            stream.step(frame)
+            if self._timer is not None:
+                self._timer.put(key)
+        else:
+            stream.step(frame)
+
+    def on_mesh(self, *, connected: bool) -> None:
+        """Break off what runs without a mesh; tell the routers when it is back."""
+        if not connected:
+            for stream in tuple(self._streams.values()):
+                stream.step(CarrierLost())
+            return
+        owed, self._owed = self._owed, []
+        for answers, payload in owed:
+            self.client.publish(answers, payload)
+
+    def on_congested(self, *, congested: bool) -> None:
+        """Hold every engine answer while the mesh takes less than they give."""
+        for stream in tuple(self._streams.values()):
+            stream.hold(is_congested=congested)
+
+    # What a stream calls.
+
+    def send(self, answers: str, out: list[Frame]) -> bool:
+        """Publish frames of one stream; False when not all are taken."""
+        taken = True
+        for frame in out:
+            payload = frames.encode(frame)
+            if not self.client.publish(answers, payload):
+                taken = False
+                if isinstance(frame, Fail) and len(self._owed) < OWED_MAX:
+                    self._owed.append((answers, payload))
+        return taken
+
+    def finish(self, key: Key, outcome: str) -> None:
+        """Forget a stream that has ended."""
+        if self._streams.pop(key, None) is None:
+            return
+        _streams.labels(outcome).inc()
+        self._remember(key)
+        if self._timer is not None:
+            self._timer.drop(key)
+        if not self._streams:
+            self._idle.set()
+
+    # The rest.
+
+    def _accept(self, key: Key, answers: str) -> GatewayStream | None:
+        refusal = self._refusal
+        if len(self._streams) >= self._settings.streams_max:
+            refusal = refusal or f"the session has {self._settings.streams_max} requests already"
+        if refusal:
+            _streams.labels("refused").inc()
+            fail = failure(key[1], FailKind.REFUSED, refusal, may_have_begun=False)
+            self._remember(key)
+            self.send(answers, [fail])
+            return None
+        stream = GatewayStream(self, key, answers, Callee(key[1], self._settings.stream))
+        self._streams[key] = stream
+        self._idle.clear()
+        return stream
+
+    def _learn(self, asker: str, reply: str) -> str:
+        answers = self._answers[asker] = subjects.answer(reply, self._path)
+        if len(self._answers) > ASKERS_MAX:
+            self._answers.popitem(last=False)
+        return answers
+
+    def _remember(self, key: Key) -> None:
+        self._ended[key] = None
+        if len(self._ended) > ENDED_KEPT_MAX:
+            self._ended.popitem(last=False)
+
+    def _deadline_of(self, key: Key) -> float | None:
+        stream = self._streams.get(key)
+        return None if stream is None else stream.callee.next_deadline()
+
+    def _tick(self, key: Key) -> None:
+        stream = self._streams.get(key)
+        if stream is not None:
+            stream.step(TICK)

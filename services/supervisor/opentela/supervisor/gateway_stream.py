@@ -1,0 +1,158 @@
+"""One request at the gateway: what its `Callee` decides is done to the mesh and to the engine."""
+
+import time
+from typing import Protocol, TypeAlias
+
+from opentela.core.errors import WireError
+from opentela.stream.callee import Callee
+from opentela.stream.events import (
+    AbortEngine,
+    CalleeAction,
+    CalleeEvent,
+    CarrierLost,
+    EngineConnected,
+    EngineData,
+    EngineEnd,
+    EngineFailed,
+    EngineHead,
+    EngineTook,
+    PauseEngine,
+    ResumeEngine,
+    StartEngine,
+    WriteBody,
+)
+from opentela.supervisor.engine_connection import AnswerHead
+from opentela.supervisor.engine_http import EngineHttp, Exchange
+from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Frame, Head, Open
+
+Key: TypeAlias = tuple[str, int]
+"""Who asks, and the number of the stream there."""
+
+_FRAMES = frozenset((Head, Data, End, Fail, Credit))
+
+
+class Host(Protocol):
+    """The gateway, as its streams see it."""
+
+    received: int
+
+    @property
+    def engine(self) -> EngineHttp:
+        """Return the way to the engine."""
+
+    @property
+    def is_congested(self) -> bool:
+        """Return whether the mesh takes less than the engine gives."""
+
+    def send(self, answers: str, out: list[Frame]) -> bool:
+        """Publish frames of one stream; False when not all are taken."""
+
+    def finish(self, key: Key, outcome: str) -> None:
+        """Forget a stream that has ended."""
+
+
+class GatewayStream:
+    """One request, from its Open to its end."""
+
+    __slots__ = ("_answers", "_exchange", "_host", "_is_held", "_key", "_outcome", "callee")
+
+    def __init__(self, host: Host, key: Key, answers: str, callee: Callee) -> None:
+        self.callee = callee
+        self._host = host
+        self._key = key
+        self._answers = answers
+        self._exchange: Exchange | None = None
+        self._is_held = False
+        self._outcome = "cancelled"
+
+    def step(self, *events: CalleeEvent) -> None:
+        """Take events that happened at once; what they cause leaves together."""
+        now = time.monotonic()
+        out: list[Frame] = []
+        for event in events:
+            for action in self.callee.step(now, event):
+                if type(action) in _FRAMES:
+                    out.append(action)  # type: ignore[arg-type]
+                else:
+                    self._act(action)
+        if out:
+            self._send(out)
+        if self.callee.ended:
+            self._host.finish(self._key, self._outcome)
+
+    def hold(self, *, is_congested: bool) -> None:
+        """Read the engine's answer no more while the mesh is congested."""
+        if self._exchange is not None and not self._is_held:
+            if is_congested:
+                self._exchange.pause()
+            else:
+                self._exchange.resume()
+
+    # What the exchange with the engine calls.
+
+    def on_connected(self) -> None:
+        """The request's head is on its way."""
+        self.step(EngineConnected())
+
+    def on_took(self, size: int) -> None:
+        """The engine's socket took a part of the body."""
+        self.step(EngineTook(size))
+
+    def on_read(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
+        """One read of the answer: its frames leave together."""
+        self._host.received += len(data)
+        events: list[CalleeEvent] = []
+        if head is not None:
+            events.append(EngineHead(head.status, head.headers))
+        if data:
+            events.append(EngineData(data))
+        if ended:
+            events.append(EngineEnd())
+        self.step(*events)
+
+    def on_failed(self, kind: FailKind, message: str) -> None:
+        """The answer will not come, or not wholly."""
+        self.step(EngineFailed(kind, message))
+
+    # The rest.
+
+    def _send(self, out: list[Frame]) -> None:
+        last = out[-1]
+        if isinstance(last, Fail):
+            self._outcome = last.kind.value
+        elif isinstance(last, End):
+            self._outcome = "ended"
+        if not self._host.send(self._answers, out) and not self.callee.ended:
+            self.step(CarrierLost())
+
+    def _act(self, action: CalleeAction) -> None:
+        exchange = self._exchange
+        match action:
+            case StartEngine(request=request):
+                self._start(request)
+            case WriteBody(data=data, more=more):
+                assert exchange is not None
+                exchange.write(data, more=more)
+            case AbortEngine():
+                if exchange is not None:
+                    exchange.abort()
+            case PauseEngine():
+                assert exchange is not None
+                self._is_held = True
+                exchange.pause()
+            case ResumeEngine():
+                assert exchange is not None
+                self._is_held = False
+                if not self._host.is_congested:
+                    exchange.resume()
+            case _:
+                raise AssertionError(action)
+
+    def _start(self, request: Open) -> None:
+        try:
+            self._exchange = self._host.engine.ask(request, self)
+        except WireError as error:
+            self.step(EngineFailed(FailKind.PROTOCOL, str(error)))
+            return
+        if self._host.is_congested:
+            self._exchange.pause()
