@@ -17,7 +17,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.core.rng import Rng
-from opentela.mesh.access import Access
+from opentela.mesh.access import Access, Server
 from opentela.mesh.backoff import backoff_s
 from opentela.mesh.bus import Handler, Message
 from opentela.mesh.nats_connection import Connection
@@ -86,9 +86,7 @@ class _Subscription:
             self._handler(Message(message.subject, payload, message.reply))
         except Exception as error:
             _failures.inc()
-            log.error(  # noqa: TRY400  the traceback is in `exc_info`, the form is ours
-                "mesh_handler_failed", subject=self.subject, error=repr(error), exc_info=error
-            )
+            log.exception("mesh_handler_failed", subject=self.subject, error=repr(error))
 
     async def unsubscribe(self) -> None:
         """Withdraw the interest."""
@@ -107,6 +105,7 @@ class NatsBus:
         self._rng = rng or random.Random()  # noqa: S311  spreads load, guards nothing
         self._subscriptions: dict[_Subscription, NatsSubscription | None] = {}
         self._connection: Connection | None = None
+        self._avoided: Server | None = None
         self._keeper: asyncio.Task[None] | None = None
         self.state = BusState.DISCONNECTED
 
@@ -236,8 +235,9 @@ class NatsBus:
                         await asyncio.sleep(backoff_s(attempt, self._rng))
                         attempt += 1
         except TimeoutError as error:
+            silent = f"{' and '.join(self._access.servers)} did not answer within {timeout_s:g} s"
             raise MeshUnavailableError(
-                str(last or "no server of the mesh answers"),
+                str(last or silent),
                 remedy="check that the hub or leaf runs and that its port can be reached",
             ) from error
         self._keeper = asyncio.create_task(self._keep(), name=f"mesh:{self._name}")
@@ -248,6 +248,9 @@ class NatsBus:
             assert connection is not None
             fault = connection.fault(await connection.until_lost())
             self._connection = None
+            if connection.was_silent:
+                # Nothing would answer there for a while; one that was restarted is dialled first.
+                self._avoided = connection.server
             _losses.inc()
             self._lost(fault)
             await connection.abandon()
@@ -263,14 +266,15 @@ class NatsBus:
                 await self._dial_any()
             except (MeshUnavailableError, CredentialError) as error:
                 self._lost(error)
-            except Exception as error:
+            except Exception:
                 # A bug, ours or nats-py's; a process without a mesh would be worse than the log.
-                log.error("mesh_dial_failed", name=self._name, error=repr(error), exc_info=error)  # noqa: TRY400
+                log.exception("mesh_dial_failed", name=self._name)
 
     async def _dial_any(self) -> None:
         """Connect to the first server that takes us, in the order of the access file."""
         fault: MeshUnavailableError | CredentialError | None = None
-        for server in self._access.addresses:
+        avoided, self._avoided = self._avoided, None
+        for server in sorted(self._access.addresses, key=lambda one: one == avoided):
             try:
                 connection = await Connection.dial(
                     self._access, server, name=self._name, on_error=self._on_error

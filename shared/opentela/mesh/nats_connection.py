@@ -16,6 +16,8 @@ from typing import Any, Final
 import aiohttp
 from nats import errors
 from nats.aio.client import Client
+from nats.aio.errors import ErrStaleConnection
+from nats.aio.transport import WebSocketTransport
 
 from opentela.core.errors import CredentialError, MeshUnavailableError
 from opentela.mesh import jwt_reader
@@ -86,12 +88,13 @@ class Connection:
 
     async def _dial(self, name: str) -> None:
         identity = self._access.identity
+        # The two spans are declared as whole seconds; nats-py takes any number.
         await self.client.connect(
             servers=[self.server.url],
             name=name,
             allow_reconnect=False,
-            connect_timeout=int(DIAL_TIMEOUT_S),
-            ping_interval=int(PING_EVERY_S),
+            connect_timeout=DIAL_TIMEOUT_S,  # type: ignore[arg-type]
+            ping_interval=PING_EVERY_S,  # type: ignore[arg-type]
             max_outstanding_pings=PINGS_LOST_MAX,
             error_cb=self._error,
             closed_cb=self._on_closed,
@@ -152,6 +155,11 @@ class Connection:
                     await self._closed.wait()
         return self.client.last_error or errors.UnexpectedEOF()
 
+    @property
+    def was_silent(self) -> bool:
+        """Whether the connection was given up because the other side said nothing."""
+        return isinstance(self.client.last_error, errors.StaleConnectionError | ErrStaleConnection)
+
     async def leave(self) -> None:
         """Send what is left and close, within `LEAVE_TIMEOUT_S`."""
         try:
@@ -173,21 +181,16 @@ class Connection:
         for task in tasks:
             if task is not None and task is not current:
                 task.cancel()
-        if not transport:
-            return
-        _abort(transport)
-        with contextlib.suppress(Exception):
-            # Whatever closing a cut socket says, it is closed.
-            transport.close()
-            async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await transport.wait_closed()
+        if transport:
+            await _cut(transport)
 
     def fault(self, error: Exception) -> MeshUnavailableError | CredentialError:
         """Return what *error* of this connection means to whoever runs us."""
         access, url = self._access, self.server.url
-        if isinstance(error, ssl.SSLCertVerificationError):
+        distrust = getattr(error, "certificate_error", error)  # aiohttp wraps it
+        if isinstance(distrust, ssl.SSLCertVerificationError):
             return CredentialError(
-                f"the certificate of {url} is not to be trusted: {error.verify_message}",
+                f"the certificate of {url} is not to be trusted: {distrust.verify_message}",
                 remedy="use a server name that it holds, or get an access file with the right ca",
             )
         reason = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
@@ -210,14 +213,21 @@ class Connection:
         self._closed.set()
 
 
-def _abort(transport: Any) -> None:
-    """Cut the socket under nats-py's transport, whichever kind it is."""
-    writer = getattr(transport, "_io_writer", None)
+async def _cut(transport: Any) -> None:
+    """Cut the socket under nats-py's transport, whichever kind it is, and close that."""
     websocket = getattr(transport, "_ws", None)
-    if websocket is not None:
+    if websocket is None:
+        writer = getattr(transport, "_io_writer", None)
+    else:
         writer = getattr(websocket, "_writer", None)
     if writer is not None and writer.transport is not None:
         writer.transport.abort()
+    # Whatever closing a cut socket says, it is closed.
+    with contextlib.suppress(Exception):
+        transport.close()
+        if isinstance(transport, WebSocketTransport):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await transport.wait_closed()  # type: ignore[no-untyped-call]
 
 
 def _why_refused(access: Access) -> str:

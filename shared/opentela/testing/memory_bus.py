@@ -88,9 +88,7 @@ class _Subscription:
             self._handler(message)
         except Exception as error:
             self.bus.mesh.handler_failures += 1
-            log.error(  # noqa: TRY400  the traceback is in `exc_info`, the form is ours
-                "mesh_handler_failed", subject=self.subject, error=repr(error), exc_info=error
-            )
+            log.exception("mesh_handler_failed", subject=self.subject, error=repr(error))
 
     async def unsubscribe(self) -> None:
         """Withdraw the interest."""

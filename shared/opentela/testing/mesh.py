@@ -166,8 +166,12 @@ class TestMesh:
 
     async def restart(self, at: str) -> None:
         """Crash a server and start it again on the same ports."""
+        await self._servers[at].kill()
+        await self.start_again(at)
+
+    async def start_again(self, at: str) -> None:
+        """Start a server that has ended on the ports that it had."""
         old = self._servers[at]
-        await old.kill()
         conf = self.layout.conf if at == HUB else self.layout.leaf(at) / "leaf.conf"
         _pin_ports(conf, old)
         await self._start(self._stack, at, conf)
