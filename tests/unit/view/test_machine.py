@@ -22,11 +22,21 @@ from opentela.view.machine import (
     Event,
     MeshBack,
     Refused,
+    TellRegistry,
     Tick,
     VerdictHeard,
     ViewMachine,
 )
-from opentela.wire.control import DigestAsk, Leaves, Page, PageAsk, Repair, SnapshotAnswer, Verdict
+from opentela.wire.control import (
+    DigestAsk,
+    Leaves,
+    Page,
+    PageAsk,
+    Records,
+    Repair,
+    SnapshotAnswer,
+    Verdict,
+)
 
 WALL = BORN_AT_MS / 1000
 CONFIG = ViewConfig(repair_s=2.0, retry_s=0.5, ask_timeout_s=1.0)
@@ -62,6 +72,7 @@ class Registry:
 
     def answer(self, action: AskRegistry) -> Answered:
         ask = action.ask
+        assert not isinstance(ask, Records)
         answer: SnapshotAnswer = (
             exchange.page(self.held, "r", ask)
             if isinstance(ask, PageAsk)
@@ -81,10 +92,10 @@ def step(view: ViewMachine, now: float, event: Event) -> list[Action]:
 
 def converse(
     view: ViewMachine, registry: Registry, now: float, event: Event
-) -> list[Changed | Refused]:
+) -> list[Changed | Refused | TellRegistry]:
     """Feed *event*, let *registry* answer every question, return everything else."""
     actions = step(view, now, event)
-    rest: list[Changed | Refused] = []
+    rest: list[Changed | Refused | TellRegistry] = []
     while actions:
         action = actions.pop(0)
         if isinstance(action, AskRegistry):
@@ -203,6 +214,14 @@ def test_it_compares_every_so_often_and_takes_what_it_missed(booted: ViewMachine
     assert converse(booted, Registry(owner), 2.0, Tick()) == [Changed(records=(owner.record,))]
     assert booted.next_deadline() == 4.0
     assert converse(booted, Registry(owner), 4.0, Tick()) == []
+
+
+def test_what_all_registries_forgot_they_are_told(booted: ViewMachine) -> None:
+    """Else a session that died meanwhile would be believed in here for ever."""
+    owner = crowd(1)[0]
+    step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+    records = Records(sender="router", records=(owner.record,))
+    assert converse(booted, Registry(), 2.0, Tick()) == [TellRegistry(records=records)]
 
 
 def test_many_differences_are_asked_for_side_by_side(booted: ViewMachine) -> None:

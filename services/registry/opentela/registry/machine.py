@@ -207,6 +207,8 @@ class RegistryMachine:
     def _on_snapshot(self, at: Moment, ask: SnapshotAsk, reply: str) -> list[m.Action]:
         if isinstance(ask, Records):
             return self._sessions.relayed(at, ask.records, f"view {ask.sender}")
+        if not reply:
+            return []  # whoever does not say where to gets no answer
         if isinstance(ask, PageAsk):
             return [m.Answer(reply=reply, answer=exchange.page(self.held, self._name, ask))]
         try:

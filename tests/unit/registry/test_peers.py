@@ -1,0 +1,62 @@
+"""Who is there, who is remembered, and what makes a quorum."""
+
+import random
+
+import pytest
+
+from opentela.registry import peers as peers_module
+from opentela.registry.config import PeersConfig
+from opentela.registry.peers import Peers
+
+CONFIG = PeersConfig(heard_s=5.0, memory_s=100.0, quorum=2)
+
+
+@pytest.fixture
+def peers() -> Peers:
+    return Peers(CONFIG)
+
+
+def test_alone_one_is_a_quorum(peers: Peers) -> None:
+    """A mesh of one registry must work."""
+    assert (peers.quorum(0.0), peers.quorum_to_evict(0.0)) == (1, 1)
+    assert peers.partner(0.0, random.Random(1)) is None
+
+
+def test_with_a_peer_it_takes_two(peers: Peers) -> None:
+    """And never more than configured, however many there are."""
+    for name in ("r2", "r3", "r4"):
+        peers.heard(name, 0.0)
+        assert (peers.quorum(0.0), peers.quorum_to_evict(0.0)) == (2, 2)
+
+
+def test_an_away_peer_counts_for_evictions_only(peers: Peers) -> None:
+    """Suspicion can be refuted, eviction cannot: a registry that is cut off must not evict."""
+    peers.heard("r2", 0.0)
+    assert (peers.quorum(5.0), peers.quorum_to_evict(5.0)) == (1, 2)
+    assert (peers.quorum(100.0), peers.quorum_to_evict(100.0)) == (1, 1)
+    assert peers.known(100.0) == []
+
+
+def test_hearing_tells_who_was_away(peers: Peers) -> None:
+    """New, or silent for long: a reason to compare at once."""
+    assert peers.heard("r2", 0.0)
+    assert not peers.heard("r2", 4.0)
+    assert peers.heard("r2", 9.0)
+
+
+def test_partners_are_drawn_from_who_is_there(peers: Peers) -> None:
+    """By the source of randomness that is handed in."""
+    peers.heard("gone", 0.0)
+    for name in ("r2", "r3"):
+        peers.heard(name, 6.0)
+    rng = random.Random(1)
+    assert {peers.partner(6.0, rng) for _ in range(50)} == {"r2", "r3"}
+
+
+def test_names_are_bounded(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever invents names fills nothing; who is known is heard on."""
+    monkeypatch.setattr(peers_module, "PEERS_MAX", 1)
+    assert peers.heard("r2", 0.0)
+    assert not peers.heard("r3", 0.0)
+    peers.heard("r2", 4.0)
+    assert peers.there(8.0) == ["r2"]

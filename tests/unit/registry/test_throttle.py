@@ -1,0 +1,26 @@
+"""Once in a while for each session."""
+
+import pytest
+
+from opentela.core.ids import SessionId
+from opentela.registry import throttle as throttles
+from opentela.registry.throttle import Throttle
+
+A, B, C = (SessionId(name) for name in "abc")
+
+
+def test_each_session_has_its_own_time() -> None:
+    """Reasons that come too early are dropped, not saved."""
+    throttle = Throttle(1.0)
+    assert [throttle.may(A, 0.0), throttle.may(A, 0.9), throttle.may(A, 1.0)] == [True, False, True]
+    assert throttle.may(B, 1.0)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest untouched is forgotten first."""
+    monkeypatch.setattr(throttles, "KEYS_MAX", 2)
+    throttle = Throttle(100.0)
+    for session in (A, B, C):
+        throttle.may(session, 0.0)
+    assert not throttle.may(C, 1.0)
+    assert throttle.may(A, 1.0)
