@@ -78,14 +78,25 @@ def test_merge_is_a_join(a: SessionRecord, b: SessionRecord, c: SessionRecord) -
 
 @given(one, one)
 def test_merge_is_monotone(a: SessionRecord, b: SessionRecord) -> None:
-    """Nothing ever goes back: neither lifecycle, incarnation, end nor suspicion."""
+    """Nothing ever goes back: lifecycle, incarnation, end, nor a suspicion not yet refuted."""
     merged = merge(a, b)
     for record in (a, b):
         assert merge(merged, record) is merged
         assert lifecycle_of(merged) >= lifecycle_of(record)
         assert claim_of(merged).incarnation >= claim_of(record).incarnation
         assert ended_at_ms(merged) >= ended_at_ms(record)
-        assert merged.suspected >= record.suspected
+        is_refuted = record.suspected < claim_of(merged).incarnation
+        has_left = lifecycle_of(merged) is Lifecycle.LEFT
+        assert merged.suspected >= record.suspected or is_refuted or has_left
+
+
+@given(one)
+def test_what_is_refuted_or_gone_leaves_no_trace(a: SessionRecord) -> None:
+    """Peers that heard of a suspicion and peers that did not come to hold the same."""
+    unheard = SessionRecord(signed=a.signed, verdict=a.verdict, ended_at_ms=a.ended_at_ms)
+    matters = max(a.suspected, a.witnesses_of) >= claim_of(a).incarnation
+    if not matters or lifecycle_of(a) is Lifecycle.LEFT:
+        assert normal(unheard) == a
 
 
 @given(one, one)

@@ -15,7 +15,8 @@ suspected       greater incarnation        the registry that saw a quorum of wit
 
 Lifecycle and end are mostly what the claim says. `verdict` and `ended_at_ms` hold them only where
 they are beyond the claim: an eviction, or an owner that claims less than it once did. So equal
-records are equal bytes. The owner refutes a suspicion by claiming under a greater incarnation.
+records are equal bytes. The owner refutes a suspicion by claiming under a greater incarnation,
+and what is refuted is dropped: it could only ever lose against what may still come.
 Join-semilattices as replicated types: Shapiro et al., "Conflict-free Replicated Data Types", 2011.
 """
 
@@ -193,12 +194,20 @@ def ended_at_ms(record: SessionRecord) -> int:
 def normal(record: SessionRecord) -> SessionRecord:
     """Return the one way to write what *record* says; `merge` expects and returns it."""
     claim = claim_of(record)
-    verdict = record.verdict if record.verdict > claim.lifecycle else Lifecycle.JOINING
-    ended = record.ended_at_ms if record.ended_at_ms > claim.ended_at_ms else 0
-    witnesses = tuple(sorted(frozenset(record.witnesses)))
-    if (verdict, ended, witnesses) == (record.verdict, record.ended_at_ms, record.witnesses):
-        return record
-    return msgspec.structs.replace(record, verdict=verdict, ended_at_ms=ended, witnesses=witnesses)
+    # What is held against the gone, or was refuted, is held no more: a peer that never heard of it
+    # has the same record.
+    has_left = lifecycle_of(record) is Lifecycle.LEFT
+    is_suspect = record.suspected >= claim.incarnation and not has_left
+    is_witnessed = record.witnesses_of >= claim.incarnation and not has_left
+    written = SessionRecord(
+        signed=record.signed,
+        verdict=record.verdict if record.verdict > claim.lifecycle else Lifecycle.JOINING,
+        ended_at_ms=record.ended_at_ms if record.ended_at_ms > claim.ended_at_ms else 0,
+        suspected=record.suspected if is_suspect else 0,
+        witnesses_of=record.witnesses_of if is_witnessed else 0,
+        witnesses=tuple(sorted(frozenset(record.witnesses))) if is_witnessed else (),
+    )
+    return record if written == record else written
 
 
 def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
