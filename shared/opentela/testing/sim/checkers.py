@@ -91,7 +91,9 @@ def _compare(name: str, session: SessionId, before: SessionRecord, after: Sessio
     _require(is_ >= was, "lattice", name, session, f"went from {was.name} to {is_.name}")
     old, new = claim_of(before).incarnation, claim_of(after).incarnation
     _require(new >= old, "incarnation", name, session, f"went from #{old} to #{new}")
-    _require(after.suspected >= before.suspected, "suspicion", name, session, "was forgotten")
+    is_settled = is_ is Lifecycle.LEFT or new > before.suspected
+    kept = after.suspected >= before.suspected or is_settled
+    _require(kept, "suspicion", name, session, "was forgotten unrefuted")
 
 
 def _require(holds: bool, what: str, name: str, session: SessionId, how: str) -> None:  # noqa: FBT001

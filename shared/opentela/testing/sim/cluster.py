@@ -123,10 +123,8 @@ class Cluster:
         """Kill the process of a node, if it is running."""
         node = self.world.nodes[name]
         if node.alive:
-            router = self.routers.get(name)
             node.crash()
-            if router is not None:
-                router.died()
+            self.history.router_died(self.world.now, name)
             self.registries_forgot |= name in self.form.registries
             self._gone(name)
 
@@ -154,6 +152,11 @@ class Cluster:
 
     def _living(self, held: SessionMap) -> frozenset[SessionRecord]:
         return frozenset(record for session, record in held.living.items() if self.lives(session))
+
+    @property
+    def in_flight(self) -> int:
+        """Streams that sessions still carry; a lost `Cancel` leaves one until it times out."""
+        return sum(one.in_flight for one in self.supervisors.values())
 
     def serving(self) -> list[SupervisorShell]:
         """Return the supervisors that claim to serve."""

@@ -85,10 +85,6 @@ class Exchange:
             if self._attempts.outcome is Outcome.CANCELLED:
                 self._end(history.Outcome.CANCELLED, "the client left")
 
-    def router_died(self) -> None:
-        """Let the client see its connection break."""
-        self._end(history.Outcome.ERROR, "the router died")
-
     def _step(self, now: float, event: Event | None) -> list[Action]:
         return self._attempts.start(now) if event is None else self._attempts.step(now, event)
 

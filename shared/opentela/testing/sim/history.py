@@ -90,6 +90,12 @@ class History:
         assert request.name not in self.requests, request.name
         self.requests[request.name] = request
 
+    def router_died(self, at: float, router: str) -> None:
+        """Break the connections of all clients of a router: its process is gone."""
+        for request in self.requests.values():
+            if request.router == router and not request.ends:
+                request.ends.append((at, Outcome.ERROR, "the router died"))
+
     def count(self, outcome: Outcome | None) -> int:
         """Return how many requests ended so; None counts those that did not end."""
         return sum(request.outcome is outcome for request in self.requests.values())

@@ -32,6 +32,8 @@ def partition(cluster: Cluster, rng: Random, for_s: float) -> None:
 
 def cut_one_way(cluster: Cluster, rng: Random, for_s: float) -> None:
     """Let one direction between two sites go silent."""
+    if len(cluster.sites) == 1:
+        return
     source, target = rng.sample(cluster.sites, 2)
     cluster.world.network.cut(source, target)
     cluster.world.after(for_s, cluster.world.network.heal)

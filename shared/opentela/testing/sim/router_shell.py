@@ -118,11 +118,6 @@ class RouterShell:
         if exchange is not None:
             exchange.client_gone()
 
-    def died(self) -> None:
-        """Break the connections of all clients: the process is gone."""
-        for exchange in list(self.exchanges.values()):
-            exchange.router_died()
-
     def open(self, action: TryOn, leg: Leg) -> int:
         """Give a leg its stream id, and write the attempt down."""
         self._streams += 1

@@ -178,7 +178,7 @@ class Run:
 
     def _is_settled(self) -> bool:
         digests = {held.trie.children(b"") for _, held in self.cluster.views()}
-        return len(digests) <= 1 and not self.cluster.ghosts()
+        return len(digests) <= 1 and not self.cluster.ghosts() and not self.cluster.in_flight
 
     def _all_ended(self) -> bool:
         return all(request.ends for request in self.cluster.history.requests.values())

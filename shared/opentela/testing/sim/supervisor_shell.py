@@ -170,8 +170,12 @@ class SupervisorShell:
     def _launch_engine(self, action: a.LaunchEngine) -> None:
         launch = self._launch = action.launch
         self.engine.load()
-        self.engine.later(_SPAWN_S, self._driver.feed, e.EngineSpawned(launch))
+        self.engine.later(_SPAWN_S, self._spawned, launch)
         self.engine.later(self.engine.form.load_s, self._loaded, launch)
+
+    def _spawned(self, launch: int) -> None:
+        if launch == self._launch and self.engine.condition is not Condition.OFF:
+            self._driver.feed(e.EngineSpawned(launch))
 
     def _loaded(self, launch: int) -> None:
         if launch == self._launch:
