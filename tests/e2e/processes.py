@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 STOP_WITHIN_S: Final = 10.0
-LOG_TAIL_BYTES: Final = 6_000
+LOG_TAIL_BYTES: Final = 3_000
 _POLL_S: Final = 0.02
 
 
