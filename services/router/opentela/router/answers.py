@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class _Object(msgspec.Struct):
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
     object: str = ""
     detail: str | msgspec.UnsetType = msgspec.UNSET
 
@@ -81,7 +81,7 @@ def _reads_as_error(answer: Answer) -> bool:
         read = _decode_object(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return read.error is not None or read.object == "error"
+    return bytes(read.error) != b"null" or read.object == "error"
 
 
 def _kind(status: int) -> FaultKind:

@@ -63,5 +63,6 @@ class Leg:
     def settle(self) -> None:
         """Give the session credit for what the client's connection took."""
         if self.owed and not self.is_over and self.stream and not self._exchange.is_paused:
-            self.stream.consumed(self.owed)
-            self.owed = 0
+            # More may come before `consumed` returns.
+            taken, self.owed = self.owed, 0
+            self.stream.consumed(taken)

@@ -1,0 +1,612 @@
+"""One request, from its first attempt to what the client gets, at times written down."""
+
+import json
+
+import pytest
+from tests.unit.router.parts import Dice, candidate
+
+from opentela.core.ids import SessionId
+from opentela.router.answers import Answer
+from opentela.router.attempt import Attempts
+from opentela.router.attempt_events import (
+    Acked,
+    Action,
+    Break,
+    ClientGone,
+    Commit,
+    Data,
+    End,
+    EndAttempt,
+    Failed,
+    Finish,
+    Forward,
+    GiveUp,
+    Head,
+    Outcome,
+    Reply,
+    Tick,
+    TryOn,
+)
+from opentela.router.config import AttemptConfig
+from opentela.router.directory import Candidate
+from opentela.router.fault import Fault, FaultKind
+from opentela.router.outcomes import Result
+from opentela.router.paths import EnginePath
+from opentela.router.sse import Usage
+from opentela.stream.failures import failure
+from opentela.wire.frames import FailKind, Headers
+
+CONFIG = AttemptConfig(
+    attempts_max=3,
+    backoff_s=0.125,
+    backoff_max_s=0.1875,
+    first_s=10.0,
+    unary_s=60.0,
+    idle_s=5.0,
+    total_s=100.0,
+    held_bytes_max=10,
+)
+CHAT = EnginePath(ends_with_done=True)
+STORING = EnginePath(only_computes=False)
+A, B, C = (candidate(name) for name in "abc")
+NONE_LEFT = Fault(kind=FaultKind.NO_LIVE_SESSION, message="none")
+
+JSON: Headers = (("content-type", "application/json"),)
+EVENTS: Headers = (("content-type", "text/event-stream"),)
+DELTA = b'data: {"choices":[{"index":0,"finish_reason":null}]}\n\n'
+STOP = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+class Client:
+    """Drives a request and remembers when it is."""
+
+    def __init__(
+        self,
+        *,
+        streams: bool = False,
+        path: EnginePath = CHAT,
+        candidates: tuple[Candidate, ...] = (A, B, C),
+        config: AttemptConfig = CONFIG,
+        dice: Dice | None = None,
+    ) -> None:
+        self.now = 1000.0
+        self.candidates = candidates
+
+        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
+            left = [one for one in self.candidates if one.session not in tried]
+            return left[0] if left else NONE_LEFT
+
+        self.attempts = Attempts(
+            config=config, path=path, streams=streams, choose=choose, rng=dice or Dice()
+        )
+        self.first = self.attempts.start(self.now)
+
+    def at(self, now: float) -> "Client":
+        """Let time pass until *now*, counted from the start."""
+        self.now = 1000.0 + now
+        return self
+
+    def head(self, status: int = 200, headers: Headers = JSON) -> list[Action]:
+        """The engine answers."""
+        return self.attempts.step(self.now, Head(status, headers))
+
+    def data(self, data: bytes) -> list[Action]:
+        """A part comes."""
+        return self.attempts.step(self.now, Data(data))
+
+    def end(self) -> list[Action]:
+        """The answer ends."""
+        return self.attempts.step(self.now, End())
+
+    def fail(self, kind: FailKind, *, begun: bool = True) -> list[Action]:
+        """The attempt fails."""
+        return self.attempts.step(self.now, Failed(failure(1, kind, may_have_begun=begun)))
+
+    def tick(self) -> list[Action]:
+        """Time is looked at."""
+        return self.attempts.step(self.now, Tick())
+
+    def leave(self) -> list[Action]:
+        """The client goes."""
+        return self.attempts.step(self.now, ClientGone())
+
+    @property
+    def due(self) -> float | None:
+        """When the next tick is due, counted from the start."""
+        deadline = self.attempts.next_deadline()
+        return None if deadline is None else round(deadline - 1000.0, 6)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        assert self.attempts.is_done is (self.attempts.outcome is not Outcome.RUNNING)
+        return self.attempts.outcome
+
+
+def kinds(actions: list[Action]) -> list[type]:
+    """Return what is done, without details."""
+    return [type(action) for action in actions]
+
+
+def ended(actions: list[Action]) -> EndAttempt:
+    """Return the end of an attempt, which comes first."""
+    action = actions[0]
+    assert isinstance(action, EndAttempt)
+    return action
+
+
+def given_up(actions: list[Action]) -> FaultKind:
+    """Return the fault that the client gets."""
+    action = actions[-1]
+    assert isinstance(action, GiveUp)
+    return action.fault.kind
+
+
+# Whole answers ---------------------------------------------------------------
+
+
+def test_a_whole_answer_is_held_until_it_is_whole() -> None:
+    """Then it goes out as it came, in one piece."""
+    client = Client()
+    assert client.first == [TryOn(A, 100.0)]
+    assert client.due == 60.0
+    assert client.attempts.step(client.now, Acked()) == []
+    assert client.head(201) == []
+    assert client.data(b'{"a":') == []
+    assert client.data(b"1}") == []
+    assert client.end() == [
+        EndAttempt(A, Result.ANSWERED),
+        Reply(Answer(201, JSON, b'{"a":1}')),
+    ]
+    assert client.outcome is Outcome.OK
+    assert (client.attempts.status, client.attempts.tried) == (201, (SessionId("a"),))
+    assert client.due is None
+
+
+def test_usage_of_a_whole_answer_is_read() -> None:
+    """As the engine counted it."""
+    client = Client(config=AttemptConfig())
+    client.head()
+    client.data(b'{"usage":{"prompt_tokens":3,"completion_tokens":2}}')
+    client.end()
+    assert client.attempts.usage == Usage(tokens_in=3, tokens_out=2)
+
+
+def test_a_large_answer_goes_out_as_it_comes() -> None:
+    """Past the limit nothing is held, and silence is limited instead of the whole."""
+    client = Client()
+    client.head()
+    assert client.data(b"0123456789") == []
+    assert client.at(1).data(b"ab") == [Commit(200, JSON, b"0123456789ab")]
+    assert client.due == 6.0
+    assert client.at(2).data(b"cd") == [Forward(b"cd")]
+    assert client.due == 7.0
+    assert client.end() == [EndAttempt(A, Result.ANSWERED), Finish()]
+    assert client.outcome is Outcome.OK
+
+
+def test_a_large_answer_that_breaks_is_cut() -> None:
+    """It has no way to say so itself."""
+    client = Client()
+    client.head()
+    client.data(b"0123456789ab")
+    actions = client.fail(FailKind.ENGINE_LOST)
+    assert kinds(actions) == [EndAttempt, Break]
+    last = actions[-1]
+    assert isinstance(last, Break)
+    assert not last.can_say
+    assert client.outcome is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "outcome"),
+    [
+        (400, Result.ANSWERED, Outcome.REJECTED),
+        (429, Result.ANSWERED, Outcome.REJECTED),
+        (500, Result.ERRORED, Outcome.ENGINE_ERROR),
+    ],
+)
+def test_an_engines_refusal_is_an_answer(status: int, result: Result, outcome: Outcome) -> None:
+    """It is not tried elsewhere, and 4xx say nothing against the session."""
+    client = Client(config=AttemptConfig())
+    headers = (*JSON, ("retry-after", "7"))
+    client.head(status, headers)
+    client.data(b'{"error":1}')
+    answer = Answer(status, headers, b'{"error":1}')
+    assert client.end() == [EndAttempt(A, result), Reply(answer)]
+    assert client.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "outcome"),
+    [
+        (400, Result.ANSWERED, Outcome.REJECTED),
+        (500, Result.ERRORED, Outcome.ENGINE_ERROR),
+    ],
+)
+def test_a_large_refusal_goes_out_as_it_comes(
+    status: int, result: Result, outcome: Outcome
+) -> None:
+    """And is recorded as what it is."""
+    client = Client()
+    client.head(status)
+    assert client.data(b"0123456789ab") == [Commit(status, JSON, b"0123456789ab")]
+    assert client.end() == [EndAttempt(A, result), Finish()]
+    assert client.outcome is outcome
+
+
+# Trying again ----------------------------------------------------------------
+
+
+def test_a_failure_that_surely_did_not_begin_is_followed_at_once() -> None:
+    """Nobody waits for what a dead session cost."""
+    client = Client()
+    actions = client.fail(FailKind.NO_RESPONDERS, begun=False)
+    assert kinds(actions) == [EndAttempt, TryOn]
+    assert ended(actions).result is Result.FAILED
+    assert actions[1] == TryOn(B, 100.0)
+
+
+def test_a_failure_that_may_have_begun_is_followed_after_a_pause() -> None:
+    """On a path that only computes."""
+    client = Client(dice=Dice(0.0))
+    assert kinds(client.at(1).fail(FailKind.ENGINE_LOST)) == [EndAttempt]
+    assert client.due == 1.0625
+    assert client.at(1.0624).tick() == []
+    assert client.at(1.0625).tick() == [TryOn(B, 98.9375)]
+
+
+def test_pauses_double_up_to_a_limit_and_vary() -> None:
+    """So that routers that lost one session do not meet again at the next."""
+    client = Client(dice=Dice(0.75, 0.75))
+    client.fail(FailKind.ENGINE_LOST)
+    assert client.due == 0.15625
+    client.at(0.15625).tick()
+    client.fail(FailKind.NO_RESPONDERS, begun=False)
+    assert client.due == 0.3125
+    config = AttemptConfig(attempts_max=5, backoff_s=0.125, backoff_max_s=0.375)
+    many = Client(config=config, candidates=tuple(candidate(name) for name in "abcde"))
+    pauses = []
+    for _ in range(4):
+        many.fail(FailKind.ENGINE_LOST)
+        assert many.due is not None
+        pauses.append(round(many.due - (many.now - 1000.0), 6))
+        many.at(many.due).tick()
+    assert pauses == [0.125, 0.125, 0.25, 0.375]
+
+
+def test_no_session_is_tried_twice() -> None:
+    """And the client is told of the last failure, not that none is left."""
+    client = Client(candidates=(A, B))
+    client.fail(FailKind.NO_RESPONDERS, begun=False)
+    actions = client.fail(FailKind.ENGINE_UNREACHABLE, begun=False)
+    assert kinds(actions) == [EndAttempt]
+    actions = client.at(0.2).tick()
+    assert given_up(actions) is FaultKind.ENGINE_FAILED
+    assert client.attempts.tried == ("a", "b")
+    assert client.outcome is Outcome.FAILED
+
+
+def test_the_budget_ends_it() -> None:
+    """Three attempts, though more sessions are there."""
+    client = Client(candidates=tuple(candidate(name) for name in "abcde"))
+    client.fail(FailKind.REFUSED, begun=False)
+    client.fail(FailKind.REFUSED, begun=False)
+    client.at(0.2).tick()
+    actions = client.fail(FailKind.REFUSED, begun=False)
+    assert ended(actions).result is Result.REFUSED
+    assert given_up(actions) is FaultKind.SESSION_REFUSED
+    assert len(client.attempts.tried) == 3
+    assert client.attempts.status == 503
+
+
+def test_what_stores_is_not_repeated_once_it_may_have_begun() -> None:
+    """A definite failure is repeated all the same."""
+    client = Client(path=STORING)
+    assert kinds(client.fail(FailKind.NO_RESPONDERS, begun=False)) == [EndAttempt, TryOn]
+    assert given_up(client.fail(FailKind.ENGINE_LOST)) is FaultKind.ENGINE_FAILED
+
+
+def test_what_no_session_can_do_better_is_not_repeated() -> None:
+    """A body that is too large is too large everywhere."""
+    actions = Client().fail(FailKind.TOO_LARGE, begun=False)
+    assert ended(actions).result is Result.CANCELLED
+    assert given_up(actions) is FaultKind.BODY_TOO_LARGE
+
+
+def test_no_candidate_at_all_is_the_choosers_fault() -> None:
+    """Unknown and absent models differ there."""
+    client = Client(candidates=())
+    assert client.first == [GiveUp(NONE_LEFT)]
+    assert client.outcome is Outcome.FAILED
+    assert client.attempts.candidate is None
+
+
+def test_an_engine_killed_in_mid_answer_costs_only_time() -> None:
+    """Half an answer was held, not sent; the next session answers afresh."""
+    client = Client()
+    client.head()
+    client.data(b"half")
+    client.fail(FailKind.ENGINE_LOST)
+    client.at(0.2).tick()
+    client.head()
+    client.data(b"whole")
+    assert client.end()[-1] == Reply(Answer(200, JSON, b"whole"))
+    assert client.attempts.tried == ("a", "b")
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_an_answer_of_an_engines_surroundings_is_tried_elsewhere(status: int) -> None:
+    """A proxy's 502 says that the engine is away, not that the request is bad."""
+    client = Client()
+    client.head(status)
+    client.data(b"<html>")
+    actions = client.end()
+    assert ended(actions).result is Result.ERRORED
+    if status == 503:
+        assert actions[1] == TryOn(B, 100.0)
+    else:
+        assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+    client.head()
+    assert kinds(client.end()) == [EndAttempt, Reply]
+    assert client.outcome is Outcome.OK
+
+
+def test_the_last_such_answer_reaches_the_client_as_an_error_object() -> None:
+    """With its own status."""
+    client = Client(candidates=(A,))
+    client.head(503)
+    client.data(b"busy")
+    actions = client.end()
+    assert kinds(actions) == [EndAttempt, Reply]
+    last = actions[-1]
+    assert isinstance(last, Reply)
+    assert last.answer.status == 503
+    assert json.loads(last.answer.body)["error"]["code"] == "engine_failed"
+    assert client.outcome is Outcome.ENGINE_ERROR
+
+
+def test_a_gateway_answer_on_a_path_that_stores_is_final() -> None:
+    """502 and 504 may come after the engine began."""
+    client = Client(path=STORING)
+    client.head(502)
+    assert kinds(client.end()) == [EndAttempt, Reply]
+
+
+def test_a_later_failure_takes_the_place_of_an_earlier_answer() -> None:
+    """The client hears of what happened last."""
+    client = Client(candidates=(A, B))
+    client.head(503)
+    client.end()
+    client.fail(FailKind.ENGINE_LOST)
+    assert given_up(client.at(1).tick()) is FaultKind.ENGINE_FAILED
+
+
+def test_a_head_that_is_no_head_is_a_failure() -> None:
+    """Nothing the client could read."""
+    client = Client()
+    actions = client.head(99)
+    assert ended(actions) == EndAttempt(
+        A, Result.FAILED, "The engine's answer has no valid status.", cancel=True
+    )
+    assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+
+
+# Streams ---------------------------------------------------------------------
+
+
+def test_a_stream_begins_with_its_first_event() -> None:
+    """The head waits for it: until then another session can be tried."""
+    client = Client(streams=True)
+    assert client.due == 10.0
+    assert client.at(1).head(200, EVENTS) == []
+    assert client.at(2).data(DELTA[:20]) == []
+    assert client.due == 7.0
+    assert client.at(3).data(DELTA[20:]) == [Commit(200, EVENTS, DELTA)]
+    assert client.attempts.first_at == 1003.0
+    assert client.at(4).data(STOP + USAGE[:5]) == [Forward(STOP)]
+    assert client.data(b"") == []
+    assert client.data(USAGE[5:] + DONE) == [Forward(USAGE + DONE)]
+    assert client.due == 9.0
+    assert client.end() == [EndAttempt(A, Result.ANSWERED), Finish()]
+    assert client.outcome is Outcome.OK
+    assert client.attempts.usage == Usage(tokens_in=3, tokens_out=2)
+
+
+def test_a_stream_that_breaks_before_its_first_event_is_tried_elsewhere() -> None:
+    """Its head and half an event were never sent."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA[:10])
+    client.fail(FailKind.ENGINE_LOST)
+    assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+    client.head(200, EVENTS)
+    assert client.data(DELTA) == [Commit(200, EVENTS, DELTA)]
+
+
+def test_a_stream_that_breaks_later_ends_with_an_error() -> None:
+    """Half an event that was held back is dropped, and nothing is invented."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA + USAGE + DELTA[:10])
+    actions = client.fail(FailKind.ENGINE_LOST)
+    assert kinds(actions) == [EndAttempt, Break]
+    assert ended(actions).result is Result.FAILED
+    last = actions[-1]
+    assert isinstance(last, Break)
+    assert last.can_say
+    assert client.outcome is Outcome.BROKEN
+    assert client.attempts.usage == Usage(tokens_in=3, tokens_out=2)
+    assert client.attempts.status == 200
+
+
+def test_a_stream_that_ends_too_early_is_broken_too() -> None:
+    """The engine's HTTP ended well, its answer did not."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA)
+    assert kinds(client.end()) == [EndAttempt, Break]
+    assert client.outcome is Outcome.BROKEN
+
+
+def test_a_choice_without_a_reason_to_finish_is_recorded() -> None:
+    """The stream passes unchanged."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA + DONE)
+    assert client.end() == [EndAttempt(A, Result.ANSWERED), Finish()]
+    assert client.outcome is Outcome.INCOMPLETE
+
+
+def test_an_error_that_the_engine_tells_itself_is_recorded() -> None:
+    """It needs no second one from us."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA + b'data: {"error":{}}\n\n' + DONE)
+    assert client.end() == [EndAttempt(A, Result.ERRORED), Finish()]
+    assert client.outcome is Outcome.ENGINE_ERROR
+
+
+def test_an_end_without_a_blank_line_is_passed() -> None:
+    """The last event is the engine's to end."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(STOP + b"data: [DONE]")
+    assert client.end() == [
+        EndAttempt(A, Result.ANSWERED),
+        Forward(b"data: [DONE]"),
+        Finish(),
+    ]
+
+
+def test_an_empty_stream_is_tried_elsewhere() -> None:
+    """200 and nothing is no answer."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    assert ended(client.end()).result is Result.FAILED
+    assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+
+
+def test_a_stream_of_one_unfinished_line_is_passed_where_it_may_be_whole() -> None:
+    """On a path whose streams promise nothing."""
+    client = Client(streams=True, path=EnginePath())
+    client.head(200, EVENTS)
+    client.data(b"data: 1")
+    assert client.end() == [
+        EndAttempt(A, Result.ANSWERED),
+        Commit(200, EVENTS, b"data: 1"),
+        Finish(),
+    ]
+    assert client.outcome is Outcome.OK
+
+
+def test_a_compressed_stream_passes_unread_and_cannot_say_that_it_broke() -> None:
+    """Our event would not be gzip."""
+    headers = (*EVENTS, ("content-encoding", "gzip"))
+    client = Client(streams=True)
+    client.head(200, headers)
+    assert client.data(b"\x1f") == [Commit(200, headers, b"\x1f")]
+    assert client.data(b"\x8b") == [Forward(b"\x8b")]
+    last = client.fail(FailKind.ENGINE_LOST)[-1]
+    assert isinstance(last, Break)
+    assert not last.can_say
+
+
+def test_an_answer_that_is_no_stream_is_held_though_one_was_asked_for() -> None:
+    """An error, or an engine that cannot stream."""
+    client = Client(streams=True)
+    client.head(400)
+    client.data(b"{}")
+    assert client.end()[-1] == Reply(Answer(400, JSON, b"{}"))
+
+
+# Time ------------------------------------------------------------------------
+
+
+def test_a_hung_engine_is_left_when_its_first_event_is_late() -> None:
+    """The next session gets the request, and the hung one the blame."""
+    client = Client(streams=True)
+    assert client.at(9.9).tick() == []
+    actions = client.at(10).tick()
+    assert ended(actions).result is Result.TIMED_OUT
+    assert ended(actions).cancel
+    assert client.at(10.125).tick() == [TryOn(B, 89.875)]
+    assert client.due == 20.125
+
+
+def test_a_whole_answer_has_more_time() -> None:
+    """It comes at its end."""
+    client = Client()
+    assert client.at(59.9).tick() == []
+    assert kinds(client.at(60).tick()) == [EndAttempt]
+
+
+def test_a_stream_that_falls_silent_is_broken_off() -> None:
+    """The engine is told to stop."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.at(1).data(DELTA)
+    assert client.at(5.9).tick() == []
+    actions = client.at(6).tick()
+    assert kinds(actions) == [EndAttempt, Break]
+    assert ended(actions).cancel
+    last = actions[-1]
+    assert isinstance(last, Break)
+    assert last.fault.kind is FaultKind.ENGINE_TIMEOUT
+
+
+def test_no_attempt_begins_after_the_time_of_all() -> None:
+    """And none outlasts it."""
+    client = Client()
+    client.at(60).tick()
+    client.at(60.125).tick()
+    assert client.due == 100.0
+    assert given_up(client.at(100).tick()) is FaultKind.ENGINE_TIMEOUT
+    assert client.attempts.tried == ("a", "b")
+
+
+# Leaving ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["before the head", "before the first event", "in the middle"])
+def test_a_client_that_leaves_stops_the_engine(stage: str) -> None:
+    """Whenever it is."""
+    client = Client(streams=True)
+    if stage != "before the head":
+        client.head(200, EVENTS)
+    if stage == "in the middle":
+        client.data(DELTA + USAGE)
+    assert client.leave() == [EndAttempt(A, Result.CANCELLED, "the client left", cancel=True)]
+    assert client.outcome is Outcome.CANCELLED
+    assert (client.attempts.usage is not None) is (stage == "in the middle")
+
+
+def test_a_client_that_leaves_between_attempts_ends_it() -> None:
+    """Nothing is under way that could be stopped."""
+    client = Client()
+    client.fail(FailKind.ENGINE_LOST)
+    assert client.leave() == []
+    assert client.outcome is Outcome.CANCELLED
+    assert client.due is None
+
+
+def test_after_the_end_nothing_happens() -> None:
+    """Whatever comes late."""
+    client = Client()
+    client.leave()
+    assert client.head() == client.data(b"x") == client.end() == client.tick() == []
+    assert client.fail(FailKind.ENGINE_LOST) == client.leave() == []
+
+
+def test_what_does_not_belong_to_the_moment_is_ignored() -> None:
+    """A second head, an end while waiting, data without a head."""
+    client = Client()
+    assert client.data(b"early") == client.end() == []
+    client.head()
+    assert client.head(500) == []
+    assert client.data(b"") == []
+    client.fail(FailKind.ENGINE_LOST)
+    assert client.end() == client.data(b"late") == client.fail(FailKind.SILENT) == []
+    assert client.at(0.125).tick() == [TryOn(B, 99.875)]

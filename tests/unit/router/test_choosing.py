@@ -1,0 +1,92 @@
+"""Directory, wishes, ejections and policy each have their say, in that order."""
+
+from tests.unit.router.parts import Dice, record, session_of
+
+from opentela.core.record import Lifecycle
+from opentela.router.choosing import Chooser
+from opentela.router.config import EjectionConfig
+from opentela.router.directory import Candidate, Directory
+from opentela.router.fault import Fault, FaultKind
+from opentela.router.matching import NO_WISH, Wish
+from opentela.router.outcomes import Outcomes, Result
+from opentela.router.policies.base import Call
+from opentela.router.policies.round_robin import RoundRobin
+
+
+class Bench:
+    """A chooser among three sessions; the third ends soon."""
+
+    def __init__(self) -> None:
+        self.directory = Directory()
+        self.directory.apply([record(0), record(1, site="jura"), record(2, walltime_ends_at=5000)])
+        self.outcomes = Outcomes(EjectionConfig())
+        policy = RoundRobin(Dice())
+        self.chooser = Chooser(self.directory, self.outcomes, policy, walltime_margin_s=100.0)
+
+    def choose(
+        self, model: str = "m", wish: Wish = NO_WISH, tried: tuple[int, ...] = (), wall: float = 0.0
+    ) -> Candidate | Fault:
+        """Choose at monotonic time 0."""
+        sessions = [session_of(number) for number in tried]
+        return self.chooser.choose(Call(model, "r"), wish, sessions, now=0.0, wall=wall)
+
+    def chosen(self, **asked: object) -> str:
+        """Return the session that is chosen."""
+        choice = self.choose(**asked)  # type: ignore[arg-type]
+        assert isinstance(choice, Candidate)
+        return choice.session
+
+    def fault(self, **asked: object) -> Fault:
+        """Return why none is."""
+        choice = self.choose(**asked)  # type: ignore[arg-type]
+        assert isinstance(choice, Fault)
+        return choice
+
+
+def test_the_policy_picks_among_all() -> None:
+    """When nothing speaks against any."""
+    bench = Bench()
+    assert [bench.chosen() for _ in range(3)] == [session_of(n) for n in range(3)]
+
+
+def test_what_was_tried_is_not_tried_again() -> None:
+    """Until none is left."""
+    bench = Bench()
+    assert bench.chosen(tried=(0, 2)) == session_of(1)
+    assert bench.fault(tried=(0, 1, 2)).kind is FaultKind.NO_LIVE_SESSION
+
+
+def test_wishes_are_kept_or_refused() -> None:
+    """The error names the wish."""
+    bench = Bench()
+    assert bench.chosen(wish=Wish(sites=("jura",))) == session_of(1)
+    fault = bench.fault(wish=Wish(sites=("etna",)))
+    assert fault.kind is FaultKind.NO_MATCHING_SESSION
+    assert "site etna" in fault.message
+
+
+def test_an_allocation_about_to_end_is_a_last_resort() -> None:
+    """Wall-clock time decides it, with the margin."""
+    bench = Bench()
+    assert {bench.chosen(wall=4899.0) for _ in range(3)} == {session_of(n) for n in range(3)}
+    assert {bench.chosen(wall=4901.0) for _ in range(4)} == {session_of(0), session_of(1)}
+    assert bench.chosen(wall=4901.0, tried=(0, 1)) == session_of(2)
+
+
+def test_an_ejected_session_is_passed_over() -> None:
+    """And still taken when it is the only one."""
+    bench = Bench()
+    bench.outcomes.end(0.0, session_of(1), Result.FAILED)
+    assert {bench.chosen() for _ in range(4)} == {session_of(0), session_of(2)}
+    assert bench.chosen(wish=Wish(sites=("jura",))) == session_of(1)
+
+
+def test_unknown_and_absent_models_differ() -> None:
+    """Nobody ever offered the one; the other may be back in a minute."""
+    bench = Bench()
+    assert bench.fault(model="x").kind is FaultKind.MODEL_NOT_FOUND
+    gone = [record(n, lifecycle=Lifecycle.LEFT, incarnation=2) for n in range(3)]
+    bench.directory.apply(gone)
+    absent = bench.fault()
+    assert absent.kind is FaultKind.NO_LIVE_SESSION
+    assert absent.retry_after_s > 0

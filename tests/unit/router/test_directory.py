@@ -1,0 +1,133 @@
+"""Names lead to the sessions that serve them now."""
+
+import pytest
+from tests.unit.router.parts import NEVER, record, session_of
+
+from opentela.core.record import Lifecycle, ModelOffer
+from opentela.router import directory as module
+from opentela.router.directory import EMPTY, Directory
+
+
+def sessions(directory: Directory, name: str) -> list[str]:
+    """Return who serves *name*, in order."""
+    return [one.session for one in directory.pool(name).candidates]
+
+
+def test_live_sessions_are_found_in_order_of_id() -> None:
+    """Whatever order they came in."""
+    directory = Directory()
+    directory.apply([record(2), record(0)])
+    directory.apply([record(1)])
+    assert sessions(directory, "m") == [session_of(0), session_of(1), session_of(2)]
+    one = directory.pool("m").candidates[0]
+    assert (one.site, one.provider, one.ends_at) == ("alps", "cscs", NEVER)
+
+
+def test_a_pool_is_built_once() -> None:
+    """Requests find it ready."""
+    directory = Directory()
+    directory.apply([record(0)])
+    assert directory.pool("m") is directory.pool("m")
+
+
+@pytest.mark.parametrize(
+    "lifecycle", [Lifecycle.JOINING, Lifecycle.DRAINING, Lifecycle.DOWN, Lifecycle.LEFT]
+)
+def test_only_serving_sessions_are_candidates(lifecycle: Lifecycle) -> None:
+    """What they offer was offered all the same."""
+    directory = Directory()
+    assert directory.apply([record(0, lifecycle=lifecycle)]) == []
+    assert directory.pool("m") is EMPTY
+    assert directory.was_offered("m")
+    assert not directory.was_offered("x")
+
+
+def test_a_session_that_ends_is_gone_at_once_and_named() -> None:
+    """What is remembered of it elsewhere can be dropped."""
+    directory = Directory()
+    directory.apply([record(0), record(1)])
+    gone = directory.apply([record(0, lifecycle=Lifecycle.DOWN, incarnation=2)])
+    assert gone == [session_of(0)]
+    assert sessions(directory, "m") == [session_of(1)]
+
+
+def test_a_suspected_session_is_no_candidate_until_it_refutes() -> None:
+    """Routing stops with the suspicion and begins again with the greater incarnation."""
+    directory = Directory()
+    directory.apply([record(0)])
+    directory.apply([record(0, suspected=1)])
+    assert sessions(directory, "m") == []
+    directory.apply([record(0, suspected=1, incarnation=2)])
+    assert sessions(directory, "m") == [session_of(0)]
+
+
+def test_a_changed_offer_changes_the_names() -> None:
+    """An adapter that is unloaded is not routed to."""
+    directory = Directory()
+    directory.apply([record(0, models=[ModelOffer(name="m"), ModelOffer(name="lora")])])
+    assert sessions(directory, "lora") == [session_of(0)]
+    directory.apply([record(0, models=[ModelOffer(name="m")], incarnation=2)])
+    assert sessions(directory, "lora") == []
+    assert sessions(directory, "m") == [session_of(0)]
+    assert directory.was_offered("lora")
+
+
+def test_adapters_lead_only_to_sessions_that_hold_them() -> None:
+    """The base model is served by both."""
+    directory = Directory()
+    lora = [ModelOffer(name="m"), ModelOffer(name="lora")]
+    directory.apply([record(0), record(1, models=lora)])
+    assert sessions(directory, "lora") == [session_of(1)]
+    assert sessions(directory, "m") == [session_of(0), session_of(1)]
+
+
+def test_aliases_lead_to_the_model_but_are_not_listed() -> None:
+    """One model is one entry."""
+    directory = Directory()
+    directory.apply([record(0, models=[ModelOffer(name="a/b", aliases=("b", "best"))])])
+    assert sessions(directory, "best") == [session_of(0)]
+    assert directory.pool("b").candidates[0].offer.name == "a/b"
+    assert list(directory.models()) == ["a/b"]
+    assert directory.was_offered("best")
+
+
+def test_a_models_own_name_beats_an_alias() -> None:
+    """Also when the alias comes later, and within one session."""
+    directory = Directory()
+    clash = [ModelOffer(name="x"), ModelOffer(name="y", aliases=("x", "z")), ModelOffer(name="z")]
+    directory.apply([record(0, models=clash)])
+    assert directory.pool("x").candidates[0].offer.name == "x"
+    assert directory.pool("z").candidates[0].offer.name == "z"
+    assert list(directory.models()) == ["x", "y", "z"]
+
+
+def test_a_listed_model_counts_only_who_bears_the_name() -> None:
+    """Who knows it as an alias of something else serves something else."""
+    directory = Directory()
+    directory.apply([record(0), record(1, models=[ModelOffer(name="n", aliases=("m",))])])
+    assert sessions(directory, "m") == [session_of(0), session_of(1)]
+    assert [one.session for one in directory.models()["m"].candidates] == [session_of(0)]
+
+
+def test_the_first_end_of_a_pool_is_known() -> None:
+    """It saves looking at each candidate."""
+    directory = Directory()
+    directory.apply([record(0), record(1, walltime_ends_at=500.0)])
+    directory.apply([record(2, walltime_ends_at=900.0)])
+    assert directory.pool("m").ends_first_at == 500.0
+
+
+def test_names_once_offered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten; what lives is known whatever its age."""
+    monkeypatch.setattr(module, "NAMES_MAX", 2)
+    directory = Directory()
+    directory.apply([record(0, models=[ModelOffer(name="old")])])
+    gone = Lifecycle.LEFT
+    directory.apply([record(1, models=[ModelOffer(name="a")], lifecycle=gone)])
+    directory.apply([record(2, models=[ModelOffer(name="b")], lifecycle=gone)])
+    directory.apply([record(3, models=[ModelOffer(name="a")], lifecycle=gone)])
+    directory.apply([record(4, models=[ModelOffer(name="c")], lifecycle=gone)])
+    assert directory.was_offered("old")
+    assert not directory.was_offered("b")
+    assert directory.was_offered("a")
+    assert directory.was_offered("c")

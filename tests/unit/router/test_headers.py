@@ -1,0 +1,143 @@
+"""Headers cross the router when they concern the other side, and not otherwise."""
+
+import pytest
+
+from opentela.router import headers
+from opentela.router.matching import NO_WISH, Wish
+
+OPENAI_SDK = [
+    (b"Host", b"router:8080"),
+    (b"Accept-Encoding", b"gzip, deflate"),
+    (b"Connection", b"keep-alive"),
+    (b"Accept", b"application/json"),
+    (b"Content-Type", b"application/json"),
+    (b"User-Agent", b"OpenAI/Python 3.0"),
+    (b"X-Stainless-Lang", b"python"),
+    (b"Authorization", b"Bearer sk-secret"),
+    (b"Content-Length", b"12"),
+]
+
+
+def test_an_engine_sees_neither_who_asks_nor_their_key() -> None:
+    """Providers are not the consumer's: a key sent to an engine is a key lost."""
+    outward = headers.read(OPENAI_SDK).outward
+    assert outward == (("accept", "application/json"), ("content-type", "application/json"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"Cookie", b"X-API-Key", b"Api-Key", b"X-Forwarded-For", b"X-Real-IP", b"Forwarded"),
+        *(b"Origin", b"Referer", b"Sec-Fetch-Mode", b"Proxy-Authorization", b"TE", b"Upgrade"),
+        *(b"Transfer-Encoding", b"Expect", b"X-Otela-Site", b"Access-Control-Request-Method"),
+    ],
+)
+def test_what_is_not_the_engines_stays_here(name: bytes) -> None:
+    """In any spelling."""
+    assert headers.read([(name, b"x"), (name.lower(), b"x")]).outward == ()
+
+
+def test_what_concerns_the_request_goes_through() -> None:
+    """Also what this router has never heard of."""
+    given = [(b"X-Data-Parallel-Rank", b"3"), (b"tracestate", b"a=b"), (b"x-name", b"\xe9")]
+    assert headers.read(given).outward == (
+        ("x-data-parallel-rank", "3"),
+        ("tracestate", "a=b"),
+        ("x-name", "é"),
+    )
+
+
+def test_what_the_connection_header_names_stays_here() -> None:
+    """It is meant for the next hop alone."""
+    given = [(b"Connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"x-other", b"2")]
+    assert headers.read(given).outward == (("x-other", "2"),)
+
+
+@pytest.mark.parametrize("sane", [b"req_1", b"a" * 128, b"4bf9:/+=-."])
+def test_a_sane_request_id_is_kept(sane: bytes) -> None:
+    """The client finds its request in our logs."""
+    assert headers.read([(b"X-Request-Id", sane)]).request == sane.decode()
+
+
+@pytest.mark.parametrize("odd", [b"", b"a b", b"a" * 129, b"a\xff", b'"'])
+def test_an_odd_request_id_is_not(odd: bytes) -> None:
+    """It goes into headers and logs."""
+    assert headers.read([(b"X-Request-Id", odd)]).request == ""
+
+
+def test_trace_context_is_read_when_well_formed() -> None:
+    """It travels in the frame, not among the headers."""
+    trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    heading = headers.read([(b"Traceparent", trace)])
+    assert heading.trace == trace.decode()
+    assert heading.outward == ()
+    assert headers.read([(b"traceparent", b"00-zz")]).trace == ""
+
+
+def test_wishes_are_read() -> None:
+    """Names separated by commas, blanks aside."""
+    heading = headers.read([(b"X-Otela-Site", b" alps, jura,"), (b"X-Otela-Provider", b"cscs")])
+    assert heading.wish == Wish(sites=("alps", "jura"), providers=("cscs",))
+    assert headers.read([(b"x-otela-site", b"alps")]).wish == Wish(sites=("alps",))
+    assert headers.read([(b"x-otela-provider", b"p")]).wish == Wish(providers=("p",))
+    assert headers.read([(b"accept", b"*/*")]).wish is NO_WISH
+
+
+def test_wishes_are_bounded() -> None:
+    """A header full of commas is no work."""
+    assert len(headers.read([(b"x-otela-site", b"a," * 1000)]).wish.sites) == 64
+
+
+def test_the_asking_page_is_known() -> None:
+    """For the cross-origin answer."""
+    assert headers.read([(b"Origin", b"https://app.example")]).origin == b"https://app.example"
+
+
+def test_the_client_sees_what_concerns_the_answer() -> None:
+    """As the engine spelled it."""
+    given = (("Content-Type", "text/plain"), ("Retry-After", "7"), ("Content-Encoding", "gzip"))
+    assert headers.homeward(given) == (
+        b"Content-Type: text/plain\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Upgrade", "Trailer"),
+        *("Access-Control-Allow-Origin", "X-Otela-Session", "Set-Cookie", "X-Request-Id"),
+    ],
+)
+def test_framing_and_what_is_ours_is_not_taken_from_an_engine(name: str) -> None:
+    """A stale length would break the client; a forged origin would open it."""
+    assert headers.homeward(((name, "5"), (name.lower(), "5"))) == b""
+
+
+def test_what_an_engines_connection_header_names_is_dropped() -> None:
+    """The gateway has done it already; it is not trusted with it."""
+    given = (("Connection", "X-Hop, close"), ("x-hop", "1"), ("x-kept", "2"))
+    assert headers.homeward(given) == b"x-kept: 2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x", "a\r\nset-cookie: b"),
+        ("x", "a\nb"),
+        ("x", "a\x00"),
+        ("x", "€"),
+        ("x y", "a"),
+        ("x:", "a"),
+        ("x\r\n", "a"),
+        ("", "a"),
+        ("é", "a"),
+    ],
+)
+def test_no_engine_can_write_lines_of_its_own(name: str, value: str) -> None:
+    """A header that is not one is left out."""
+    assert headers.homeward(((name, value), ("y", "1"))) == b"y: 1\r\n"
+
+
+def test_latin1_is_what_http_has_beyond_ascii() -> None:
+    """It goes through as it came."""
+    assert headers.homeward((("x", "\té"),)) == b"x: \t\xe9\r\n"

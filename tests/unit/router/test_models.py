@@ -1,0 +1,60 @@
+"""The list of models says what OpenAI's says, and who serves them."""
+
+import json
+
+from tests.unit.router.parts import candidate
+
+import msgspec
+
+from opentela.core.record import ModelOffer
+from opentela.router import models
+from opentela.router.directory import Candidate, Pool
+
+
+def offering(session: str, offer: ModelOffer, **place: str) -> Candidate:
+    """Return a candidate with an offer of its own."""
+    return msgspec.structs.replace(candidate(session, **place), offer=offer)  # type: ignore[arg-type]
+
+
+def test_an_entry_joins_what_its_sessions_say() -> None:
+    """The context limit is what every one of them takes."""
+    pool = Pool(
+        (
+            offering("a", ModelOffer(name="q/m", context_max=8192, quantisation="fp8")),
+            offering("b", ModelOffer(name="q/m", context_max=4096, aliases=("m",)), site="jura"),
+            offering("c", ModelOffer(name="q/m"), site="jura", provider="epfl"),
+        )
+    )
+    assert json.loads(models.encode(models.listed({"q/m": pool}))) == {
+        "object": "list",
+        "data": [
+            {
+                "id": "q/m",
+                "object": "model",
+                "created": 1,
+                "owned_by": "opentela",
+                "max_model_len": 4096,
+                "otela": {
+                    "sessions": 3,
+                    "sites": ["alps", "jura"],
+                    "providers": ["cscs", "epfl"],
+                    "aliases": ["m"],
+                    "context_max": 4096,
+                    "quantisations": ["fp8"],
+                },
+            }
+        ],
+    }
+
+
+def test_a_single_provider_owns_the_model() -> None:
+    """And a limit that nobody tells is null, not zero."""
+    entry = models.described("m", Pool((candidate("a"),)))
+    assert entry.owned_by == "cscs"
+    assert entry.max_model_len is None
+    assert entry.otela.context_max == 0
+
+
+def test_no_models_is_an_empty_list() -> None:
+    """Not an error."""
+    assert models.encode(models.listed({})) == b'{"object":"list","data":[]}'
