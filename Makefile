@@ -13,9 +13,10 @@ INSTALLED := $(VENV)/.installed
 
 # What pytest gets on top: `make test ARGS='-k merge'`.
 ARGS ?=
-# The simulation: `make sim SEED=7` replays one seed, `make sim N=500` runs more.
-SEED ?=
-N ?=
+# The simulation: `make sim SEED=7 N=1` replays one seed, `make sim N=500` runs more.
+SCENARIO ?= swarm
+SEED ?= 0
+N ?= 20
 
 .PHONY: help
 help:  ## Print this
@@ -57,8 +58,8 @@ format: $(INSTALLED)  ## Rewrite the code as `check` wants it
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: sim
-sim: $(INSTALLED)  ## Run the simulated mesh; SEED=7 replays, N=500 runs more seeds
-	@OTELA_SIM_SEED=$(SEED) OTELA_SIM_SEEDS=$(N) $(BIN)/pytest -q tests/sim $(ARGS)
+sim: $(INSTALLED)  ## Simulate meshes; SEED=7 N=1 replays one, N=500 runs more
+	@$(BIN)/python -m opentela.testing.sim --scenario $(SCENARIO) --seed $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: integration
 integration: $(INSTALLED)  ## Only the tests on real NATS servers
