@@ -104,6 +104,14 @@ class Raw:
         async with asyncio.timeout(WAIT_S):
             return await self.reader.read()
 
+    def stop_reading(self) -> None:
+        """Leave what comes in the kernel."""
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def go_on_reading(self) -> None:
+        """Read again."""
+        self.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
     def abort(self) -> None:
         """Be gone, without a goodbye."""
         self.writer.transport.abort()

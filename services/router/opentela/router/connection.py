@@ -6,6 +6,8 @@ own HTTP server.
 """
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from typing import Final, cast
 
@@ -20,6 +22,8 @@ from opentela.router.reading import HEAD_TOO_LARGE, Reading
 
 PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
+OUT_BYTES_MAX: Final = 64 * 1024
+"""Bytes of one loop turn that are gathered before the session must wait; asyncio's own mark."""
 LINGER_TIMES: Final = 6
 """A client that goes on sending what was refused is read for so many times `linger_s` at most."""
 
@@ -30,6 +34,8 @@ _TOO_SLOW: Final = Fault(
 _NO_ROOM: Final = Fault(
     kind=FaultKind.BUSY, message="The router holds too many request bodies; try again shortly."
 )
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Linger on, for no time: closing sends a reset."""
 _JSON: Final = b"content-type: application/json\r\n"
 
 
@@ -57,8 +63,9 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._head = b""
         self._framing = Framing.CHUNKED
+        self._out_bytes = 0
         self._is_due = False
-        self.is_paused = False
+        self._is_full = False
 
     # Transport ---------------------------------------------------------------
 
@@ -106,11 +113,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Let the exchange know that the client does not keep up."""
-        self.is_paused = True
+        self._is_full = True
 
     def resume_writing(self) -> None:
         """Let the exchange go on."""
-        self.is_paused = False
+        self._is_full = False
         if self._exchange is not None:
             self._exchange.resumed()
 
@@ -230,6 +237,11 @@ class Connection(asyncio.Protocol):
 
     # Client ------------------------------------------------------------------
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client, or this loop turn, has all that it can take."""
+        return self._is_full or self._out_bytes > OUT_BYTES_MAX
+
     def reply(self, status: int, fields: bytes, body: bytes) -> None:
         """Send a whole answer."""
         answering = self._answering
@@ -252,6 +264,7 @@ class Connection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """Send further bytes, with all others of this loop turn."""
         self._out.append(data)
+        self._out_bytes += len(data)
         if not self._is_due:
             self._is_due = True
             self._gate.flusher.add(self)
@@ -271,17 +284,24 @@ class Connection(asyncio.Protocol):
         self._done(keep_alive=False)
 
     def cut(self) -> None:
-        """Break the connection."""
+        """Reset the connection: its mere end could be taken for the end of an answer."""
         self._out.clear()
         self._is_closed = True
         if self._transport is not None:
+            peer = self._transport.get_extra_info("socket")
+            if peer is not None:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
     def flush(self) -> None:
         """Write what has gathered."""
         self._is_due = False
-        if self._out:
-            self._flush(is_last=False)
+        if not self._out:
+            return
+        was_paused = self.is_paused
+        self._flush(is_last=False)
+        if was_paused and not self.is_paused and self._exchange is not None:
+            self._exchange.resumed()
 
     def _flush(self, *, is_last: bool) -> None:
         data = self._head + (http1.part(self._out, self._framing) if self._out else b"")
@@ -289,6 +309,7 @@ class Connection(asyncio.Protocol):
             data += http1.LAST_CHUNK
         self._head = b""
         self._out.clear()
+        self._out_bytes = 0
         self._write(data)
 
     def _write(self, data: bytes) -> None:
