@@ -6,6 +6,7 @@ One contract suite runs against both. Messages are delivered by the event loop i
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,6 +30,7 @@ class MemoryMesh:
         self.latency_s = latency_s
         self.handler_failures = 0
         self._subscriptions: list[_Subscription] = []
+        self._on_the_way: deque[tuple[_Subscription, Message]] = deque()
         self._turns: dict[tuple[str, str], itertools.count[int]] = {}
 
     def bus(self, name: str) -> "MemoryBus":
@@ -54,9 +56,15 @@ class MemoryMesh:
         loop = asyncio.get_running_loop()
         for target in targets:
             if self.latency_s:
-                loop.call_later(self.latency_s, target.deliver, message)
+                # Timers of one instant ring in any order; messages keep theirs.
+                self._on_the_way.append((target, message))
+                loop.call_later(self.latency_s, self._arrive)
             else:
                 loop.call_soon(target.deliver, message)
+
+    def _arrive(self) -> None:
+        target, message = self._on_the_way.popleft()
+        target.deliver(message)
 
     def _targets(self, subject: str) -> list["_Subscription"]:
         hits = [one for one in self._subscriptions if subjects.matches(one.subject, subject)]
