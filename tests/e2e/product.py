@@ -8,6 +8,7 @@ ended by pid, and on failure the logs' ends are shown.
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,15 +22,8 @@ READY_WITHIN_S: Final = 20.0
 OTELA: Final = (sys.executable, "-m", "opentela.cli")
 PROVIDER: Final = "acme"
 
-_FETCH: Final = """
-import sys, urllib.error, urllib.request
-request = urllib.request.Request(sys.argv[1], data=sys.argv[2].encode() or None)
-try:
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        sys.stdout.buffer.write(answer.read())
-except (OSError, urllib.error.HTTPError) as error:
-    sys.exit(str(error))
-"""
+FETCH_WITHIN_S: Final = 5.0
+_FETCH: Final = "import sys; from tests.e2e.product import fetch; print(fetch(*sys.argv[1:]))"
 
 
 class Place:
@@ -60,12 +54,8 @@ class Place:
         return list(argv)
 
     def fetch(self, url: str, data: str = "") -> Any:
-        """Return the JSON at *url*, dialled from here; with *data*, after posting it.
-
-        Raises:
-            AssertionError: There was no answer of status 200.
-        """
-        return json.loads(self.run([sys.executable, "-c", _FETCH, url, data], timeout_s=10.0))
+        """Return the JSON at *url*, dialled from here; with *data*, after posting it."""
+        return json.loads(fetch(url, data))
 
 
 class Namespace(Place):
@@ -82,6 +72,10 @@ class Namespace(Place):
     def argv(self, argv: Sequence[str]) -> list[str]:
         """Return *argv* so that it runs in the namespace."""
         return self._lab.argv(self._place, argv)
+
+    def fetch(self, url: str, data: str = "") -> Any:
+        """Return the JSON at *url*, dialled from the namespace; with *data*, after posting it."""
+        return json.loads(self.run([sys.executable, "-c", _FETCH, url, data], timeout_s=10.0))
 
     def start(
         self, name: str, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
@@ -147,13 +141,16 @@ class Leaf(Service):
     """A site's own server.
 
     Attributes:
-        access: The provider's access file for this site.
         site: Its name.
+        access: The provider's access file for this site.
+        leaf_url: Where further leaves dial it, if they may.
     """
 
-    access: Path
-    site: str
-    conf: Path
+    def __init__(self, server: Service, site: str, access: Path) -> None:
+        super().__init__(server.process, server.place)
+        self.site = site
+        self.access = access
+        self.leaf_url = ""
 
 
 class Product:
@@ -166,7 +163,7 @@ class Product:
     """
 
     def __init__(self, folder: Path, *, public: Place | None = None, tls: bool = True) -> None:
-        self._folder = folder
+        self.folder = folder
         self.public = public or Place()
         self._tls = "auto" if tls else "none"
         self.mesh = folder / "mesh"
@@ -196,9 +193,7 @@ class Product:
             *("--port", str(free_port()), "--leaf-port", str(free_port())),
             *("--websocket-port", str(free_port())),
         )
-        hub = self._launch("hub", self.public, "mesh", "serve", str(self.mesh / "hub.conf"))
-        self._wait_for_server(hub)
-        return hub
+        return self._serve("hub", self.public, self.mesh / "hub.conf")
 
     def start_registry(self, name: str = "registry", *settings: str) -> Service:
         """Start a registry and wait until it takes work."""
@@ -223,32 +218,53 @@ class Product:
 
     # A site
 
-    def start_leaf(self, site: str, place: Place | None = None, *, websocket: bool = False) -> Leaf:
-        """Make and start a site's own server, and invite a provider to it."""
+    def start_leaf(
+        self,
+        site: str,
+        place: Place | None = None,
+        *,
+        websocket: bool = False,
+        behind: Sequence[str] = (),
+        through: Leaf | None = None,
+    ) -> Leaf:
+        """Make and start a site's own server, and invite a provider to it.
+
+        Args:
+            site: Its name.
+            place: Where it runs.
+            websocket: Whether it dials the hub's websocket port.
+            behind: Sites whose leaves dial this one.
+            through: The leaf that it dials instead of the hub.
+        """
         place = place or Place()
-        root = self._folder / f"leaf-{site}"
+        root = self.folder / f"leaf-{site}"
+        leaf_port = free_port()
         made = json.loads(
             self.otela(
                 *("mesh", "leaf", "--dir", str(self.mesh), "--site", site, "--json"),
                 *("--port", str(free_port()), "--out", str(root)),
                 *(("--websocket",) if websocket else ()),
+                *(("--leaf-port", str(leaf_port)) if behind else ()),
+                *(word for other in behind for word in ("--behind", other)),
+                *(("--hub", through.leaf_url) if through else ()),
             )
         )
-        access = self._folder / f"provider-{site}.toml"
+        access = self.folder / f"provider-{site}.toml"
         self.otela(
             *("mesh", "invite", "--dir", str(self.mesh), "--provider", PROVIDER, "--site", site),
             *("--out", str(access)),
             *(word for url in made["servers"] for word in ("--server", url)),
         )
-        leaf = self._serve_leaf(site, place, root / "leaf.conf")
-        leaf.access = access
+        leaf = Leaf(self._serve(f"leaf-{site}", place, root / "leaf.conf"), site, access)
+        leaf.leaf_url = f"nats://{place.address}:{leaf_port}"
         return leaf
 
-    def restart_leaf(self, leaf: Leaf) -> Leaf:
+    def restart_leaf(self, leaf: Leaf) -> None:
         """Start a leaf again that has ended."""
-        again = self._serve_leaf(leaf.site, leaf.place, leaf.conf)
-        again.access = leaf.access
-        return again
+        started = self._serve(
+            f"leaf-{leaf.site}", leaf.place, self.folder / f"leaf-{leaf.site}" / "leaf.conf"
+        )
+        leaf.process = started.process
 
     def start_engine(
         self,
@@ -274,28 +290,32 @@ class Product:
 
     def launch_again(self, service: Service) -> Service:
         """Start a service that has ended, with the same words."""
-        return self._started(service.process.name, service.place, service.process.argv)
+        return self.started(service.process.name, service.place, service.process.argv)
 
     def _launch(
         self, name: str, place: Place, *arguments: str, env: Mapping[str, str] | None = None
     ) -> Service:
-        return self._started(name, place, [*OTELA, *arguments], env)
+        return self.started(name, place, [*OTELA, *arguments], env)
 
-    def _started(
+    def started(
         self, name: str, place: Place, argv: Sequence[str], env: Mapping[str, str] | None = None
     ) -> Service:
+        """Start any process; it ends with the product at the latest."""
         count = sum(service.process.name == name for service in self.services)
-        log = self._folder / (f"{name}-{count}.log" if count else f"{name}.log")
+        log = self.folder / (f"{name}-{count}.log" if count else f"{name}.log")
         service = Service(place.start(name, argv, log=log, env=env), place)
         self.services.append(service)
         return service
 
-    def _serve_leaf(self, site: str, place: Place, conf: Path) -> Leaf:
-        service = self._launch(f"leaf-{site}", place, "mesh", "serve", str(conf))
-        self._wait_for_server(service)
-        leaf = Leaf(service.process, place)
-        leaf.site, leaf.conf = site, conf
-        return leaf
+    def _serve(self, name: str, place: Place, conf: Path) -> Service:
+        server = self._launch(name, place, "mesh", "serve", str(conf))
+        wait_until(
+            lambda: "Server is ready" in server.process.log.read_text(),
+            f"readiness of {name}",
+            within_s=READY_WITHIN_S,
+            detail=server.process.tail,
+        )
+        return server
 
     def _role(self, role: str, name: str) -> Path:
         path = self.mesh / "access" / f"{name}.toml"
@@ -304,17 +324,6 @@ class Product:
             *("--out", str(path)),
         )
         return path
-
-    def _wait_for_server(self, service: Service) -> None:
-        def is_ready() -> bool:
-            return "Server is ready" in service.process.log.read_text()
-
-        wait_until(
-            is_ready,
-            f"readiness of {service.process.name}",
-            within_s=READY_WITHIN_S,
-            detail=service.process.tail,
-        )
 
 
 def wait_for_models(
@@ -329,6 +338,13 @@ def wait_for_models(
     wait_until(
         is_listed, f"{sessions} sessions of {model}", within_s=within_s, detail=router.process.tail
     )
+
+
+def fetch(url: str, data: str = "") -> str:
+    """Return what *url* answers; with *data*, to a POST of it."""
+    request = urllib.request.Request(url, data=data.encode() or None)
+    with urllib.request.urlopen(request, timeout=FETCH_WITHIN_S) as answer:
+        return str(answer.read().decode())
 
 
 def _set(*settings: str) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""Engines and supervisors die or freeze under load: clients are told the truth, mostly good news."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.e2e.history import Exchange
+from tests.e2e.processes import descendants, signal_all
+from tests.e2e.product import Product, Service, wait_for_models
+from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, llama_engine, verify
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+
+REQUESTS = 200
+FIRST_FAULT_AT = 40
+SECOND_FAULT_AT = 80
+LONGEST_S = 20.0
+"""A frozen engine is found after some 6 s; then the request is asked elsewhere."""
+
+
+class Scene:
+    """A mesh of two sites and three engines."""
+
+    def __init__(self, product: Product, router: Service, engines: Sequence[Engine]) -> None:
+        self.product = product
+        self.router = router
+        self.engines = engines
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[Product]:
+    """A mesh on loopback, with a hub and a registry."""
+    with Product(tmp_path) as made:
+        made.start_hub()
+        made.start_registry()
+        yield made
+
+
+def stage(product: Product, commands: dict[str, list[str]]) -> Scene:
+    """Start a router and the engines, the first two at one site and the others at another."""
+    router = product.start_router()
+    leaves = [product.start_leaf("site-a"), product.start_leaf("site-b")]
+    engines = [
+        Engine(product.start_engine(name, leaves[index // 2], command))
+        for index, (name, command) in enumerate(commands.items())
+    ]
+    wait_for_models(router, MODEL, sessions=len(engines))
+    return Scene(product, router, engines)
+
+
+def kill_engine(engine: Engine) -> None:
+    """End an engine as an out-of-memory killer would; its supervisor lives."""
+    signal_all([engine.engine_pid], signal.SIGKILL)
+
+
+def freeze_engine(engine: Engine) -> None:
+    """Stop an engine as a hung driver would; its supervisor lives."""
+    signal_all(descendants(engine.engine_pid), signal.SIGSTOP)
+
+
+def kill_node(engine: Engine) -> None:
+    """End a supervisor and its engine at once, as a power cut would."""
+    engine.service.process.send_tree(signal.SIGKILL)
+
+
+def freeze_node(engine: Engine) -> None:
+    """Stop a supervisor and its engine, as a starved or suspended node would."""
+    engine.service.process.send_tree(signal.SIGSTOP)
+
+
+def run(
+    scene: Scene, first: Callable[[Engine], None], second: Callable[[Engine], None]
+) -> list[Exchange]:
+    """Return the history of a load under which the first two engines meet their faults."""
+    load = Load(scene.product, scene.router, count=REQUESTS)
+    load.wait_for_count(FIRST_FAULT_AT)
+    first(scene.engines[0])
+    load.wait_for_count(SECOND_FAULT_AT)
+    second(scene.engines[1])
+    return load.complete()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(kill_engine, freeze_engine), (kill_node, freeze_node)],
+    ids=["engines", "nodes"],
+)
+def test_no_request_fails_while_one_of_three_dies_and_another_freezes(
+    product: Product, first: Callable[[Engine], None], second: Callable[[Engine], None]
+) -> None:
+    """Unary requests all succeed; a stream that had begun ends well or with an error event."""
+    scene = stage(product, {name: fake_engine(name) for name in ("alpha", "beta", "gamma")})
+    exchanges = run(scene, first, second)
+    assert len(exchanges) == REQUESTS
+    verify(exchanges, longest_s=LONGEST_S)
+    assert {"alpha", "beta", "gamma"} <= {author(one) for one in exchanges}
+    # The faults did hit running requests, or this would have shown nothing.
+    assert any(one.attempts > 1 or one.error for one in exchanges)
+
+
+@pytest.mark.engine
+def test_a_real_engine_takes_over_from_scripted_ones(product: Product) -> None:
+    """Nothing of this depends on how the engine speaks: llama.cpp is the one that survives."""
+    scene = stage(
+        product,
+        {"alpha": fake_engine("alpha"), "beta": fake_engine("beta"), "llama": llama_engine()},
+    )
+    exchanges = run(scene, kill_engine, freeze_engine)
+    verify(exchanges, longest_s=LONGEST_S)
+    assert any(one.text and author(one) not in ("alpha", "beta") for one in exchanges)
