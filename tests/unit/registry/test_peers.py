@@ -18,7 +18,7 @@ def peers() -> Peers:
 
 def test_alone_one_is_a_quorum(peers: Peers) -> None:
     """A mesh of one registry must work."""
-    assert (peers.quorum(0.0), peers.quorum_to_evict(0.0)) == (1, 1)
+    assert (peers.quorum(0.0), peers.away(0.0)) == (1, [])
     assert peers.partner(0.0, random.Random(1)) is None
 
 
@@ -26,14 +26,15 @@ def test_with_a_peer_it_takes_two(peers: Peers) -> None:
     """And never more than configured, however many there are."""
     for name in ("r2", "r3", "r4"):
         peers.heard(name, 0.0)
-        assert (peers.quorum(0.0), peers.quorum_to_evict(0.0)) == (2, 2)
+        assert peers.quorum(0.0) == 2
 
 
-def test_an_away_peer_counts_for_evictions_only(peers: Peers) -> None:
-    """Suspicion can be refuted, eviction cannot: a registry that is cut off must not evict."""
+def test_an_away_peer_is_remembered_for_a_while(peers: Peers) -> None:
+    """Suspicion does without it and can be refuted; eviction waits, because it cannot."""
     peers.heard("r2", 0.0)
-    assert (peers.quorum(5.0), peers.quorum_to_evict(5.0)) == (1, 2)
-    assert (peers.quorum(100.0), peers.quorum_to_evict(100.0)) == (1, 1)
+    assert (peers.quorum(4.0), peers.away(4.0)) == (2, [])
+    assert (peers.quorum(5.0), peers.away(5.0)) == (1, ["r2"])
+    assert (peers.quorum(100.0), peers.away(100.0)) == (1, [])
     assert peers.known(100.0) == []
 
 

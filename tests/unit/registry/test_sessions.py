@@ -284,6 +284,21 @@ def test_a_registry_that_lost_its_peers_evicts_nobody(registry: Registry, owner:
     assert told(registry.sessions.conclude(at(600.0))) == ["LEFT"]
 
 
+def test_a_majority_evicts_nobody_while_a_peer_is_away(registry: Registry, owner: Owner) -> None:
+    """Who is on the other side of a partition may hear what this side does not."""
+    registry.peers.heard("r3", 0.0)
+    registry.join(owner)
+    registry.fail(owner, 6.0)
+    for second in range(7, 60):
+        registry.peers.heard("r2", float(second))
+    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
+    registry.sessions.judged(at(59.0), owner.path, theirs)
+    assert is_suspected(registry.record(owner))
+    assert told(registry.sessions.conclude(at(59.0))) == []
+    registry.peers.heard("r3", 59.5)
+    assert told(registry.sessions.conclude(at(60.0))) == ["LEFT"]
+
+
 def test_many_silent_at_once_are_suspected_but_not_evicted() -> None:
     """The registry doubts itself first."""
     registry = Registry()

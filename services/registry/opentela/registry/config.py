@@ -85,8 +85,9 @@ class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             a lost delta costs at most, times the number of peers; some 400 bytes each.
         heard_s: Seconds without a word after which a peer counts as away: it is not gossiped with,
             and the quorum for suspicion does without it. A few rounds.
-        memory_s: Seconds for which an away peer still counts for the quorum that evicts: eviction
-            cannot be refuted, so a registry that is cut off must not become a majority of one.
+        memory_s: Seconds for which an away peer is remembered, and nobody evicted: it may hear whom
+            nobody here does, and an eviction cannot be refuted. Above the longest partition that
+            is to be survived; so long do silent sessions linger, suspected, when a registry dies.
         quorum: Registries that must fail to reach a session; capped at those that there are.
         learn_s: Seconds for which a registry without peers and without a state file listens
             before it answers: three beats make every living session known.

@@ -99,7 +99,7 @@ class RegistryMachine:
             "silent": len(detector.failing),
             "doubting_s": None if doubting is None else round(now - doubting, 1),
             "peers": self._peers.there(now),
-            "peers_away": sorted(set(self._peers.known(now)) - set(self._peers.there(now))),
+            "peers_away": self._peers.away(now),
             "models": self.models,
             "models_unroutable": self._unroutable(),
             "rejected": {reason.value: n for reason, n in sorted(self.held.rejections.items())},

@@ -42,9 +42,9 @@ class Peers:
         """Return how many must witness a silence to make it a suspicion."""
         return min(self._config.quorum, 1 + len(self.there(now)))
 
-    def quorum_to_evict(self, now: float) -> int:
-        """Return how many must witness it to make it the end."""
-        return min(self._config.quorum, 1 + len(self.known(now)))
+    def away(self, now: float) -> list[str]:
+        """Return who is remembered and was not heard lately."""
+        return [name for name in self.known(now) if not self._is_there(name, now)]
 
     def _is_there(self, name: str, now: float) -> bool:
         at = self._heard_at.get(name)

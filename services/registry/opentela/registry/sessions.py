@@ -279,7 +279,10 @@ class Sessions:
         return actions
 
     def _overdue(self, at: Moment) -> list[SessionId]:
-        quorum = self._peers.quorum_to_evict(at.now)
+        if self._peers.away(at.now):
+            # It may hear whom nobody here does, and nothing takes an eviction back.
+            return []
+        quorum = self._peers.quorum(at.now)
         overdue: list[SessionId] = []
         for session, failed_at in self.detector.failing.items():
             record = self.held.records[session]
