@@ -6,10 +6,11 @@ import time
 import click
 
 from opentela.testing.sim.describe import describe
+from opentela.testing.sim.named import MEMBERSHIP
 from opentela.testing.sim.run import Result, Run, Scenario, SimFailedError
 from opentela.testing.sim.scenarios import SWARM
 
-SCENARIOS = {scenario.name: scenario for scenario in (SWARM,)}
+SCENARIOS = {scenario.name: scenario for scenario in (SWARM, *MEMBERSHIP)}
 
 
 @click.command()

@@ -50,6 +50,7 @@ class Cluster:
         routers: The same.
         supervisors: The same.
         registries_forgot: A registry was started again, without its map.
+        marks: Virtual times of what a scenario did, for its own expectation.
         owners: Every session that ever was, with the name of its node and the epoch of its process.
     """
 
@@ -62,6 +63,7 @@ class Cluster:
         self.supervisors: dict[str, SupervisorShell] = {}
         self.owners: dict[SessionId, tuple[str, int]] = {}
         self.registries_forgot = False
+        self.marks: dict[str, float] = {}
         rng = world.fork("clocks")
         world.network.lane_of = lane_of
         places = [*form.registries.items(), *form.routers.items()]
@@ -127,6 +129,10 @@ class Cluster:
             self.history.router_died(self.world.now, name)
             self.registries_forgot |= name in self.form.registries
             self._gone(name)
+
+    def mark(self, name: str) -> None:
+        """Note the time of something that a scenario does."""
+        self.marks[name] = self.world.now
 
     # What is so --------------------------------------------------------------
 
