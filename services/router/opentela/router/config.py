@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from opentela.telemetry.config import HealthConfig, LogConfig
+from opentela.view.config import ViewConfig
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -118,5 +119,6 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     listen: ListenConfig = ListenConfig()
     attempts: AttemptConfig = AttemptConfig()
     ejection: EjectionConfig = EjectionConfig()
+    view: ViewConfig = ViewConfig()
     health: HealthConfig = HealthConfig()
     log: LogConfig = LogConfig()

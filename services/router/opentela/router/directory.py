@@ -83,6 +83,11 @@ class Directory:
                 gone.append(claim.session)
         return gone
 
+    @property
+    def session_count(self) -> int:
+        """Live sessions."""
+        return len(self._by_session)
+
     def pool(self, name: str) -> Pool:
         """Return who can serve *name* now."""
         pool = self._pools.get(name)

@@ -1,0 +1,189 @@
+"""A router on a real mesh: a view feeds the directory, a link carries the requests."""
+
+import asyncio
+import ipaddress
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from opentela.core.record import SessionRecord
+from opentela.mesh import data_client, identity, nats_bus
+from opentela.mesh.access import Access
+from opentela.mesh.data_client import DataClient
+from opentela.mesh.nats_bus import BusState, NatsBus
+from opentela.router.config import RouterConfig
+from opentela.router.front import Front
+from opentela.router.link import MeshLink
+from opentela.service import Lifecycle, SystemClock
+from opentela.telemetry import metrics
+from opentela.telemetry.health import read_token, split_address
+from opentela.telemetry.log import get_logger
+from opentela.view.shell import View
+
+log: Final = get_logger()
+
+FLUSH_S: Final = 2.0
+"""At the end, how long the last usage records may take to reach the mesh."""
+
+IN_FLIGHT: Final = metrics.gauge("otela_router_in_flight", "Requests under way.")
+CONNECTIONS: Final = metrics.gauge("otela_router_connections", "Open client connections.")
+SESSIONS: Final = metrics.gauge("otela_router_sessions", "Sessions that can be routed to.")
+USAGE_WAITING: Final = metrics.gauge(
+    "otela_router_usage_waiting", "Usage records not yet handed to the mesh."
+)
+
+
+class RouterShell:
+    """One router that serves while the context of `open` lasts."""
+
+    def __init__(
+        self, life: Lifecycle, config: RouterConfig, access: Access, *, bus: NatsBus
+    ) -> None:
+        self._life = life
+        self._config = config
+        self._access = access
+        self._bus = bus
+        # Spreads load and makes ids that are only unique: nothing here is secret.
+        self._rng = random.Random()  # noqa: S311
+        self._data: DataClient | None = None
+        self._view: View | None = None
+        self._front: Front | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, life: Lifecycle, config: RouterConfig, access: Access
+    ) -> AsyncIterator["RouterShell"]:
+        """Serve clients with what *access* lets this router reach.
+
+        Raises:
+            CredentialError: The mesh refuses the access.
+            MeshUnavailableError: No server of the mesh answers.
+            PortInUseError: Somebody else listens where clients should connect.
+        """
+        shells: list[RouterShell] = []
+
+        def on_state(_state: BusState, _why: str) -> None:
+            for shell in shells:
+                shell.mesh_changed()
+
+        async with AsyncExitStack() as stack:
+            bus = await stack.enter_async_context(
+                await nats_bus.connect(access, name=access.name, on_state=on_state)
+            )
+            shell = cls(life, config, access, bus=bus)
+            data = await stack.enter_async_context(
+                await data_client.connect(access, name=f"{access.name}-data", on_state=on_state)
+            )
+            await shell._start(stack, data)
+            shells.append(shell)
+            stack.callback(shells.clear)
+            shell.mesh_changed()
+            yield shell
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        assert self._front is not None
+        return self._front.url
+
+    def mesh_changed(self) -> None:
+        """Say whether requests can be served as things are now."""
+        view, data, front = self._view, self._data, self._front
+        if view is None or data is None or front is None:
+            return
+        if not data.is_connected or not self._bus.is_connected:
+            reason = "the mesh does not answer"
+        elif not view.caught_up:
+            reason = "no registry has told yet who is there"
+        else:
+            reason = ""
+        front.set_ready(not reason, reason)
+        self._life.ready(not reason, reason)
+
+    async def drain(self) -> None:
+        """Finish what runs, and tell the books."""
+        front = self._front
+        assert front is not None
+        front.set_ready(False, "stopping")  # noqa: FBT003 - reads as a fact
+        self._life.ready(flag=False, reason="stopping")
+        await front.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await front.journal.flush_usage(self._bus)
+        if front.journal.waiting:
+            log.warning("usage_lost", count=front.journal.waiting)
+
+    def status(self) -> dict[str, object]:
+        """Return what `/status` tells."""
+        front, view = self._front, self._view
+        assert front is not None
+        assert view is not None
+        return {
+            "name": self._access.name,
+            "api": front.url,
+            "policy": self._config.policy,
+            "in_flight": front.desk.in_flight,
+            "connections": len(front.gate),
+            "caught_up": view.caught_up,
+            "models": {
+                name: len(pool.candidates) for name, pool in front.directory.models().items()
+            },
+        }
+
+    async def _start(self, stack: AsyncExitStack, data: DataClient) -> None:
+        config, access = self._config, self._access
+        self._data = data
+        link = MeshLink(data, role=access.name, rng=self._rng)
+        await link.start()
+        stack.callback(link.close)
+        view = self._view = await stack.enter_async_context(
+            View.open(self._bus, verify=identity.verify, name=access.name, config=config.view)
+        )
+        front = self._front = Front(
+            config,
+            name=access.name,
+            link=link,
+            clock=SystemClock(),
+            rng=self._rng,
+            metrics_token=_metrics_token(config),
+        )
+        self._on_change(list(view.records.values()))
+        stack.callback(view.subscribe(self._on_change))
+        IN_FLIGHT.set_function(lambda: front.desk.in_flight)
+        CONNECTIONS.set_function(lambda: len(front.gate))
+        SESSIONS.set_function(lambda: front.directory.session_count)
+        USAGE_WAITING.set_function(lambda: front.journal.waiting)
+        stack.push_async_callback(front.stop)
+        await front.start()
+        self._life.health.status = self.status
+        await self._run_tasks(stack, front, view)
+
+    async def _run_tasks(self, stack: AsyncExitStack, front: Front, view: View) -> None:
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        for work in (front.journal.publish_usage(self._bus), self._await_view(view)):
+            stack.callback(tasks.create_task(work).cancel)
+
+    async def _await_view(self, view: View) -> None:
+        await view.wait_caught_up()
+        self.mesh_changed()
+
+    def _on_change(self, changed: list[SessionRecord]) -> None:
+        front = self._front
+        assert front is not None
+        for session in front.directory.apply(changed):
+            front.outcomes.forget(session)
+
+
+def _metrics_token(config: RouterConfig) -> bytes | None:
+    """Return who may read metrics on the API's port: as on the health page, or nobody."""
+    if config.health.token_file:
+        return read_token(Path(config.health.token_file))
+    host, _ = split_address(config.listen.address, field="listen.address")
+    try:
+        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    return b"" if is_local else None
