@@ -57,3 +57,9 @@ def virtual_time() -> Iterator[asyncio.Runner]:
     """Give a runner whose loop runs on virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         yield runner
+
+
+async def elapse(seconds: float) -> None:
+    """Let virtual time pass, and with it all that happens meanwhile."""
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop), "real time is waited for by `until`"
+    await asyncio.sleep(seconds)
