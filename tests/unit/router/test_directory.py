@@ -8,14 +8,30 @@ from opentela.router import directory as module
 from opentela.router.directory import EMPTY, Directory
 
 
+def made() -> Directory:
+    """Return a directory that has taken in the whole mesh."""
+    directory = Directory()
+    directory.is_complete = True
+    return directory
+
+
 def sessions(directory: Directory, name: str) -> list[str]:
     """Return who serves *name*, in order."""
     return [one.session for one in directory.pool(name).candidates]
 
 
+def test_no_name_is_unknown_before_the_map_is_complete() -> None:
+    """A router that has just started answers "try again", not "does not exist"."""
+    directory = made()
+    directory.is_complete = False
+    assert directory.was_offered("m")
+    directory.is_complete = True
+    assert not directory.was_offered("m")
+
+
 def test_live_sessions_are_found_in_order_of_id() -> None:
     """Whatever order they came in."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(2), record(0)])
     directory.apply([record(1)])
     assert sessions(directory, "m") == [session_of(0), session_of(1), session_of(2)]
@@ -25,7 +41,7 @@ def test_live_sessions_are_found_in_order_of_id() -> None:
 
 def test_a_pool_is_built_once() -> None:
     """Requests find it ready."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0)])
     assert directory.pool("m") is directory.pool("m")
 
@@ -35,7 +51,7 @@ def test_a_pool_is_built_once() -> None:
 )
 def test_only_serving_sessions_are_candidates(lifecycle: Lifecycle) -> None:
     """What they offer was offered all the same."""
-    directory = Directory()
+    directory = made()
     assert directory.apply([record(0, lifecycle=lifecycle)]) == []
     assert directory.pool("m") is EMPTY
     assert directory.was_offered("m")
@@ -44,7 +60,7 @@ def test_only_serving_sessions_are_candidates(lifecycle: Lifecycle) -> None:
 
 def test_a_session_that_ends_is_gone_at_once_and_named() -> None:
     """What is remembered of it elsewhere can be dropped."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0), record(1)])
     gone = directory.apply([record(0, lifecycle=Lifecycle.DOWN, incarnation=2)])
     assert gone == [session_of(0)]
@@ -53,7 +69,7 @@ def test_a_session_that_ends_is_gone_at_once_and_named() -> None:
 
 def test_a_suspected_session_is_no_candidate_until_it_refutes() -> None:
     """Routing stops with the suspicion and begins again with the greater incarnation."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0)])
     directory.apply([record(0, suspected=1)])
     assert sessions(directory, "m") == []
@@ -63,7 +79,7 @@ def test_a_suspected_session_is_no_candidate_until_it_refutes() -> None:
 
 def test_a_changed_offer_changes_the_names() -> None:
     """An adapter that is unloaded is not routed to."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0, models=[ModelOffer(name="m"), ModelOffer(name="lora")])])
     assert sessions(directory, "lora") == [session_of(0)]
     directory.apply([record(0, models=[ModelOffer(name="m")], incarnation=2)])
@@ -74,7 +90,7 @@ def test_a_changed_offer_changes_the_names() -> None:
 
 def test_adapters_lead_only_to_sessions_that_hold_them() -> None:
     """The base model is served by both."""
-    directory = Directory()
+    directory = made()
     lora = [ModelOffer(name="m"), ModelOffer(name="lora")]
     directory.apply([record(0), record(1, models=lora)])
     assert sessions(directory, "lora") == [session_of(1)]
@@ -83,7 +99,7 @@ def test_adapters_lead_only_to_sessions_that_hold_them() -> None:
 
 def test_aliases_lead_to_the_model_but_are_not_listed() -> None:
     """One model is one entry."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0, models=[ModelOffer(name="a/b", aliases=("b", "best"))])])
     assert sessions(directory, "best") == [session_of(0)]
     assert directory.pool("b").candidates[0].offer.name == "a/b"
@@ -93,7 +109,7 @@ def test_aliases_lead_to_the_model_but_are_not_listed() -> None:
 
 def test_a_models_own_name_beats_an_alias() -> None:
     """Also when the alias comes later, and within one session."""
-    directory = Directory()
+    directory = made()
     clash = [ModelOffer(name="x"), ModelOffer(name="y", aliases=("x", "z")), ModelOffer(name="z")]
     directory.apply([record(0, models=clash)])
     assert directory.pool("x").candidates[0].offer.name == "x"
@@ -103,7 +119,7 @@ def test_a_models_own_name_beats_an_alias() -> None:
 
 def test_a_listed_model_counts_only_who_bears_the_name() -> None:
     """Who knows it as an alias of something else serves something else."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0), record(1, models=[ModelOffer(name="n", aliases=("m",))])])
     assert sessions(directory, "m") == [session_of(0), session_of(1)]
     assert [one.session for one in directory.models()["m"].candidates] == [session_of(0)]
@@ -111,16 +127,25 @@ def test_a_listed_model_counts_only_who_bears_the_name() -> None:
 
 def test_the_first_end_of_a_pool_is_known() -> None:
     """It saves looking at each candidate."""
-    directory = Directory()
+    directory = made()
     directory.apply([record(0), record(1, walltime_ends_at=500.0)])
     directory.apply([record(2, walltime_ends_at=900.0)])
     assert directory.pool("m").ends_first_at == 500.0
 
 
+def test_before_the_whole_mesh_is_known_no_name_is_wrong() -> None:
+    """A client that comes first is told to wait, not to correct its request."""
+    directory = Directory()
+    assert directory.was_offered("x")
+    directory.is_complete = True
+    assert not directory.was_offered("x")
+    assert directory.session_count == 0
+
+
 def test_names_once_offered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest are forgotten; what lives is known whatever its age."""
     monkeypatch.setattr(module, "NAMES_MAX", 2)
-    directory = Directory()
+    directory = made()
     directory.apply([record(0, models=[ModelOffer(name="old")])])
     gone = Lifecycle.LEFT
     directory.apply([record(1, models=[ModelOffer(name="a")], lifecycle=gone)])

@@ -54,9 +54,14 @@ EMPTY: Final = Pool()
 
 
 class Directory:
-    """Names to live candidates, kept current by the records that changed."""
+    """Names to live candidates, kept current by the records that changed.
+
+    Attributes:
+        is_complete: Every session is in here. Before that nobody can say that a name is unknown.
+    """
 
     def __init__(self) -> None:
+        self.is_complete = True
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
         self._by_name: dict[str, dict[SessionId, Candidate]] = {}
         self._pools: dict[str, Pool] = {}
@@ -101,8 +106,8 @@ class Directory:
         return pool
 
     def was_offered(self, name: str) -> bool:
-        """Return whether anybody was seen to offer *name*, live or not."""
-        return name in self._by_name or name in self._ever
+        """Return whether anybody was seen to offer *name*, live or not, or may have been."""
+        return name in self._by_name or name in self._ever or not self.is_complete
 
     def models(self) -> Mapping[str, Pool]:
         """Return the live models by their first names, in order of name."""

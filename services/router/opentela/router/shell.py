@@ -50,6 +50,7 @@ class RouterShell:
         self._data: DataClient | None = None
         self._view: View | None = None
         self._front: Front | None = None
+        self._was_connected = True
 
     @classmethod
     @asynccontextmanager
@@ -94,6 +95,9 @@ class RouterShell:
         view, data, front = self._view, self._data, self._front
         if view is None or data is None or front is None:
             return
+        was_connected, self._was_connected = self._was_connected, self._bus.is_connected
+        if self._was_connected and not was_connected:
+            view.mesh_back()
         if not data.is_connected or not self._bus.is_connected:
             reason = "the mesh does not answer"
         elif not view.caught_up:
@@ -150,6 +154,7 @@ class RouterShell:
             rng=self._rng,
             metrics_token=_metrics_token(config),
         )
+        front.directory.is_complete = view.caught_up
         self._on_change(list(view.records.values()))
         stack.callback(view.subscribe(self._on_change))
         IN_FLIGHT.set_function(lambda: front.desk.in_flight)
@@ -168,6 +173,8 @@ class RouterShell:
 
     async def _await_view(self, view: View) -> None:
         await view.wait_caught_up()
+        assert self._front is not None
+        self._front.directory.is_complete = True
         self.mesh_changed()
 
     def _on_change(self, changed: list[SessionRecord]) -> None:
