@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from opentela.telemetry.config import HealthConfig, LogConfig
+from opentela.wire.control import BEAT_EVERY_S
 
 Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -161,7 +162,8 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         labels: Free words for those who choose, such as `tier = "a"`.
         aliases: Further names of models: `aliases."chat" = "Qwen/Qwen3-8B"`; an empty model means
             the only one of the engine.
-        beat_s: Between heartbeats, ±10 %. Registries take three missed ones as one sign of death.
+        beat_s: Between heartbeats, ±10 %. A registry probes when one and a half are missing, so
+            that a death is known everywhere within two seconds.
     """
 
     access: str = ""
@@ -169,7 +171,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     node: str = ""
     labels: dict[str, str] = {}
     aliases: dict[str, str] = {}
-    beat_s: Seconds = 2.0
+    beat_s: Seconds = BEAT_EVERY_S
     engine: EngineConfig = EngineConfig()
     watch: WatchConfig = WatchConfig()
     restart: RestartConfig = RestartConfig()
