@@ -65,6 +65,7 @@ class RouterShell:
             name=node.name, verify=keys.verify, rng=node.rng, config=form.view
         )
         self.directory = Directory()
+        self.directory.is_complete = False
         self.outcomes = Outcomes(form.ejection)
         self.policy = LeastLoad(node.rng)
         self.chooser = Chooser(
@@ -83,6 +84,7 @@ class RouterShell:
             perform=self._perform,
             next_deadline=self.view.next_deadline,
             tick=v.Tick(),
+            after=self._note_completeness,
         )
         node.subscribe(subjects.ALL_DELTAS, self._on_delta)
         node.subscribe(subjects.ALL_VERDICTS, self._on_verdict)
@@ -193,6 +195,9 @@ class RouterShell:
                     self.outcomes.forget(session)
             case v.Refused():
                 self.node.note(".", f"refused {action}")
+
+    def _note_completeness(self) -> None:
+        self.directory.is_complete = self.view.caught_up
 
     def _answered(self, number: int, payload: bytes | None) -> None:
         event: v.Event = v.AskFailed(number=number)
