@@ -1,10 +1,11 @@
 """Whole-product tests: real processes, real servers, real networks where the machine allows it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from tests.e2e import netns
+from tests.e2e.product import Product
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -15,6 +16,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("netns"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of all logs beside a failure."""
+    # A product that the test itself opened has ended by now, and is remembered by its exception.
+    tails = [product.tails() for product in Product.running]
+    if call.excinfo is not None:
+        tails.extend(getattr(call.excinfo.value, "__notes__", ()))
+    report = yield
+    if report.failed and tails:
+        report.sections.append(("processes", "\n".join(tails)))
+    return report
 
 
 @pytest.fixture

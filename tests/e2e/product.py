@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from tests.e2e.netns import HUB_IP, Lab
 from tests.e2e.processes import Process, free_port, wait_until
@@ -169,7 +169,11 @@ class Product:
         self.mesh = folder / "mesh"
         self.services: list[Service] = []
 
+    running: ClassVar[list["Product"]] = []
+    """Those that have not ended, for the report of a failure."""
+
     def __enter__(self) -> Self:
+        self.running.append(self)
         return self
 
     def __exit__(
@@ -178,10 +182,15 @@ class Product:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.running.remove(self)
         if error is not None:
-            error.add_note("\n".join(service.process.tail() for service in self.services))
+            error.add_note(self.tails())
         for service in reversed(self.services):
             service.process.end()
+
+    def tails(self) -> str:
+        """Return the end of what each process said."""
+        return "\n".join(service.process.tail() for service in self.services)
 
     # The public side
 

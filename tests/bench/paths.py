@@ -1,0 +1,51 @@
+"""The product as a benchmark needs it: one path through every process, and who works on it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tests.bench.engine import MODEL
+from tests.e2e.product import Product, Service, wait_for_models
+
+ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
+QUIET: Final = "log.level=warning"
+
+
+class Path(NamedTuple):
+    """A path that is up.
+
+    Attributes:
+        router_port: Where clients send.
+        timed_port: A second router on the same mesh, which tells where the time went.
+        engine_port: The mock engine behind it, for the direct way.
+        pids: By role, of everything that works on a request, and of the registry.
+    """
+
+    router_port: int
+    timed_port: int
+    engine_port: int
+    pids: dict[str, int]
+
+
+def start(product: Product, *settings: str) -> Path:
+    """Start hub, registry, routers, leaf, and a supervisor with the mock engine."""
+    announce = product.folder / "engine.json"
+    services: dict[str, Service] = {"hub": product.start_hub()}
+    services["registry"] = product.start_registry()
+    services["router"] = product.start_router("router", *settings)
+    timed = product.start_router("timed", "server_timing=true", *settings)
+    services["leaf"] = leaf = product.start_leaf("site-a")
+    argv: Sequence[str] = (*ENGINE, "--announce", str(announce))
+    services["supervisor"] = product.start_engine("supervisor", leaf, argv)
+    for router in (services["router"], timed):
+        wait_for_models(router, MODEL)
+    told = json.loads(announce.read_text())
+    pids = {role: service.process.pid for role, service in services.items()}
+    return Path(
+        _port(services["router"]), _port(timed), told["port"], {**pids, "engine": told["pid"]}
+    )
+
+
+def _port(service: Service) -> int:
+    return int(service.url.rpartition(":")[2])

@@ -1,0 +1,247 @@
+"""What the whole path adds: router, hub, leaf, supervisor, each a process started by its command.
+
+Requests alternate between the engine itself and the router in front of hub and leaf (and, when
+asked for, a peer in front of the same engine). The published figure to compare with is that of the
+system that this one follows: 1.42 ms added at the median, of which ingress takes 0.33, look-up
+0.07, the way there 0.5, the way back 0.5, other things 0.23.
+"""
+
+import argparse
+import asyncio
+import re
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import uvloop
+from tests.bench import paths, peers, procfs
+from tests.bench.engine import MODEL
+from tests.bench.load import FailedRequestError, Sample, Target, chat_request, percentile
+from tests.bench.measure import (
+    QUICK_ROUNDS,
+    ROUNDS,
+    Round,
+    added,
+    first_ms,
+    paced,
+    saturated,
+    total_ms,
+)
+from tests.bench.report import Figure
+from tests.e2e.processes import Process
+from tests.e2e.product import Product
+
+PUBLISHED_MS: Final = 1.42
+PUBLISHED: Final = "1.42 published, elsewhere"
+STAGES: Final = {"ingress": "0.33", "lookup": "0.07", "mesh": "1.00 (0.5 there, 0.5 back)"}
+"""Stages that the router tells, and the published times, in ms."""
+PEER_UP_WITHIN_S: Final = 30.0
+SATURATED_S: Final = 4.0
+CONCURRENCY: Final = 16
+TTFT_RATIO_MAX: Final = 0.1
+RPS_PER_CORE_RATIO_MIN: Final = 1.1
+CPU_RATIO_MAX: Final = 0.6
+PSS_RATIO_MAX: Final = 0.75
+_STAGE: Final = re.compile(rb"([a-z]+);dur=([0-9.]+)")
+
+
+class Peer(NamedTuple):
+    """Another system in front of the same engine."""
+
+    name: str
+    port: int
+    pid: int
+
+
+class Scene(NamedTuple):
+    """What is measured in one run.
+
+    Attributes:
+        tls: Whether the mesh's links are encrypted; a label of the figures.
+    """
+
+    path: paths.Path
+    peer: Peer | None
+    rounds: Sequence[Round]
+    tls: bool
+
+    @property
+    def label(self) -> str:
+        """What the figures of this run are called."""
+        return "hub+leaf, TLS" if self.tls else "hub+leaf"
+
+    def targets(self, *, stream: bool) -> list[Target]:
+        """Return the engine, the router and the peer as targets."""
+        request = chat_request(MODEL, stream=stream)
+        ports = {"direct": self.path.engine_port, "router": self.path.router_port}
+        if self.peer:
+            ports[self.peer.name] = self.peer.port
+        return [Target(name, "127.0.0.1", port, request) for name, port in ports.items()]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this area."""
+    parser.add_argument("--peer", choices=peers.NAMES, help="also measure this one, by pip")
+    parser.add_argument("--quick", action="store_true", help="fewer requests, rates 4 and 16")
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure everything, with and without TLS."""
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    figures: list[Figure] = []
+    for tls in (False, True):
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            product = stack.enter_context(Product(folder, tls=tls))
+            path = paths.start(product)
+            peer = None
+            if options.peer and not tls:
+                process, port = peers.start(
+                    options.peer, f"http://127.0.0.1:{path.engine_port}", folder
+                )
+                stack.callback(process.end)
+                peer = _peer_that_is_up(options.peer, process, port)
+            figures.extend(uvloop.run(_measure(Scene(path, peer, rounds, tls))))
+    return figures
+
+
+async def _measure(scene: Scene) -> list[Figure]:
+    figures: list[Figure] = []
+    for stream in (False, True):
+        targets = scene.targets(stream=stream)
+        for round_ in scene.rounds:
+            await paced(targets, round_)
+            figures.extend(_added(scene, targets, round_, stream=stream))
+    figures.extend(await _breakdown(scene))
+    figures.extend(await _cost(scene))
+    return figures
+
+
+def _added(
+    scene: Scene, targets: Sequence[Target], round_: Round, *, stream: bool
+) -> Iterator[Figure]:
+    """Return what router and peer added in one round."""
+    direct, router, *rest = targets
+    what, name = (first_ms, "TTFT") if stream else (total_ms, "unary")
+    where = f"{name}, {round_.rate:g}/s, {scene.label}"
+    ours = added(router.samples, direct.samples, what)
+    baseline = "" if stream else PUBLISHED
+    for peer in rest:
+        theirs = added(peer.samples, direct.samples, what)
+        baseline = f"{theirs.p50_ms:.2f} {peer.name}, same run"
+        ratio = ours.p50_ms / theirs.p50_ms
+        if stream and round_ == scene.rounds[-1]:
+            yield Figure.below(f"added p50, {where}, of {peer.name}", ratio, "x", TTFT_RATIO_MAX)
+        else:
+            yield Figure(f"added p50, {where}, of {peer.name}", ratio, "x")
+    if stream:
+        yield Figure(f"added p50, {where}", ours.p50_ms, "ms", baseline=baseline)
+    else:
+        yield Figure.below(f"added p50, {where}", ours.p50_ms, "ms", PUBLISHED_MS, baseline)
+    yield Figure(f"added p99, {where}", ours.p99_ms, "ms")
+
+
+async def _breakdown(scene: Scene) -> list[Figure]:
+    """Return where the time of a request goes, as the router's `Server-Timing` tells it."""
+    request = chat_request(MODEL, stream=False)
+    direct = Target("direct", "127.0.0.1", scene.path.engine_port, request)
+    timed = Target("timed", "127.0.0.1", scene.path.timed_port, request)
+    await paced((direct, timed), scene.rounds[-1])
+    stages = [_stages(sample) for sample in timed.samples]
+    middle = {name: statistics.median(stage[name] for stage in stages) for name in stages[0]}
+    whole = added(timed.samples, direct.samples, total_ms).p50_ms
+    engine = percentile([total_ms(sample) for sample in direct.samples], 50)
+    # The session's time holds the engine's own, which the direct way has as well.
+    middle["other"] = whole + engine - sum(middle.values())
+    return [
+        Figure(
+            f"stage {name}, {scene.label}",
+            value,
+            "ms",
+            baseline=f"{STAGES[name]} published" if name in STAGES else "",
+        )
+        for name, value in middle.items()
+    ]
+
+
+def _stages(sample: Sample) -> dict[str, float]:
+    return {name.decode(): float(value) for name, value in _STAGE.findall(sample.stamps)}
+
+
+async def _cost(scene: Scene) -> list[Figure]:
+    """Return throughput, CPU a request and memory, of ours and of the peer."""
+    targets = {target.name: target for target in scene.targets(stream=False)}
+    label = f"c={CONCURRENCY}, {scene.label}"
+    ours = {
+        role: pid for role, pid in scene.path.pids.items() if role not in ("registry", "engine")
+    }
+    run = await saturated(targets["router"], ours, concurrency=CONCURRENCY, seconds=SATURATED_S)
+    whole_us = sum(run.cpu_us.values())
+    figures = [
+        Figure(f"requests a second, {label}", run.rps, "1/s"),
+        *(Figure(f"CPU a request, {role}, {label}", us, "us") for role, us in run.cpu_us.items()),
+        Figure(f"CPU a request, whole path, {label}", whole_us, "us"),
+        *(
+            Figure(f"PSS, {role}, {scene.label}", procfs.pss_mb(pid), "MB")
+            for role, pid in scene.path.pids.items()
+        ),
+    ]
+    if scene.peer is None:
+        return figures
+    peer = scene.peer
+    theirs = await saturated(
+        targets[peer.name], {peer.name: peer.pid}, concurrency=CONCURRENCY, seconds=SATURATED_S
+    )
+    peer_us, peer_mb = theirs.cpu_us[peer.name], procfs.pss_mb(peer.pid)
+    router_mb = procfs.pss_mb(scene.path.pids["router"])
+    told = f"{peer_us:.0f} us {peer.name}, same run"
+    ratio = peer_us / whole_us
+    return [
+        *figures,
+        Figure(
+            f"requests a second a core, whole path, of {peer.name}",
+            ratio,
+            "x",
+            f">= {RPS_PER_CORE_RATIO_MIN:g}",
+            ratio >= RPS_PER_CORE_RATIO_MIN,
+            told,
+        ),
+        Figure.below(
+            f"CPU a request, router, of {peer.name}",
+            run.cpu_us["router"] / peer_us,
+            "x",
+            CPU_RATIO_MAX,
+            told,
+        ),
+        Figure.below(
+            f"PSS, router, of {peer.name}",
+            router_mb / peer_mb,
+            "x",
+            PSS_RATIO_MAX,
+            f"{peer_mb:.0f} MB {peer.name}",
+        ),
+    ]
+
+
+def _peer_that_is_up(name: str, process: Process, port: int) -> Peer:
+    """Return the peer once it answers a request."""
+    probe = Target(name, "127.0.0.1", port, chat_request(MODEL, stream=False))
+
+    async def wait() -> None:
+        async with asyncio.timeout(PEER_UP_WITHIN_S):
+            while True:
+                try:
+                    await probe.once()
+                except (OSError, FailedRequestError):
+                    await asyncio.sleep(0.1)
+                else:
+                    return
+
+    try:
+        uvloop.run(wait())
+    except TimeoutError:
+        raise RuntimeError(process.tail()) from None
+    return Peer(name, port, process.pid)
