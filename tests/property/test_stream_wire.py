@@ -100,6 +100,7 @@ class World:
         self.consumed = 0
         self.script: deque[CalleeEvent] = deque([EngineHead(200, ()), *map(EngineData, answer)])
         self.script.append(EngineEnd())
+        self.join_reads()
         self.engine_got = b""
         self.engine_taken = 0
         self.engine_starts = 0
@@ -107,6 +108,22 @@ class World:
         self.engine_runs = False
         self.engine_held = False
         self.multipart = len(body) > frames.PART_BYTES
+
+    def join_reads(self) -> None:
+        """Let the engine's first or last read hold more than one thing, as chance has it."""
+        script = self.script
+        if len(script) > 2 and self.rng.randrange(2):
+            last, data = script.pop(), script.pop()
+            assert isinstance(last, EngineEnd)
+            assert isinstance(data, EngineData)
+            script.append(EngineData(data.data, ended=True))
+        if self.rng.randrange(2):
+            script.popleft()
+            second = script.popleft()
+            if isinstance(second, EngineData):
+                script.appendleft(EngineHead(200, (), second.data, second.ended))
+            else:
+                script.appendleft(EngineHead(200, (), ended=True))
 
     def router(self, event: CallerEvent) -> None:
         for action in self.caller.step(self.now, event):
@@ -180,7 +197,7 @@ class World:
 
     def answer(self) -> None:
         event = self.script.popleft()
-        if isinstance(event, EngineEnd | EngineFailed):
+        if not self.script:
             self.engine_runs = False
         self.session(event)
 
@@ -298,7 +315,8 @@ def test_an_engine_that_breaks_gives_what_it_gave_and_a_failure(
 ) -> None:
     """Every byte before the break arrives, then the failure; never an end."""
     world = World(Random(seed), b"{}", answer[:after])
-    world.script[-1] = EngineFailed(FailKind.ENGINE_LOST, "reset")
+    world.script = deque([EngineHead(200, ()), *map(EngineData, answer[:after])])
+    world.script.append(EngineFailed(FailKind.ENGINE_LOST, "reset"))
     world.router(Begin())
     world.run()
     assert world.received == b"".join(answer[:after])

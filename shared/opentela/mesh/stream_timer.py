@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
-from opentela.stream.deadlines import Deadlines
+from opentela.stream.deadlines import DeadlineOf, Deadlines
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key")
 
-_EARLY_S = 0.001
+_EARLY_S: Final = 0.001
 """uvloop rounds to milliseconds; a wake-up just before the moment would be for nothing."""
 
 
@@ -17,30 +17,25 @@ class StreamTimer(Generic[Key]):
     """Ticks the streams that are due.
 
     Args:
+        grain_s: A new stream is first looked at after this.
         deadline_of: Returns when a stream is due, as it stands now; None when it has ended.
         tick: Lets a stream act on the time that passed.
     """
 
     def __init__(
-        self, deadline_of: Callable[[Key], float | None], tick: Callable[[Key], None]
+        self, grain_s: float, deadline_of: DeadlineOf[Key], tick: Callable[[Key], None]
     ) -> None:
-        self._deadlines: Deadlines[Key] = Deadlines()
+        self._deadlines: Deadlines[Key] = Deadlines(grain_s)
         self._deadline_of = deadline_of
         self._tick = tick
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
 
-    def put(self, key: Key) -> None:
-        """Watch a stream; needed only at its start, as deadlines of a stream then move later."""
-        at = self._deadline_of(key)
-        if at is not None:
-            self._deadlines.put(key, at)
+    def add(self, now: float, key: Key) -> None:
+        """Watch a new stream until it has ended."""
+        if self._deadlines.add(now, key):
             self._arm()
-
-    def drop(self, key: Key) -> None:
-        """Watch a stream no longer."""
-        self._deadlines.drop(key)
 
     def close(self) -> None:
         """Wake up no more."""
@@ -61,7 +56,5 @@ class StreamTimer(Generic[Key]):
         self._handle = None
         for key in self._deadlines.due(time.monotonic(), self._deadline_of):
             self._tick(key)
-            at = self._deadline_of(key)
-            if at is not None:
-                self._deadlines.put(key, at)
+            self._deadlines.put(key, self._deadline_of(key))
         self._arm()

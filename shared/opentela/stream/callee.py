@@ -18,6 +18,7 @@ import msgspec
 
 from opentela.stream.events import (
     ABORT_ENGINE,
+    ENGINE_END,
     PAUSE_ENGINE,
     RESUME_ENGINE,
     BreakOff,
@@ -118,7 +119,7 @@ class Callee:
         self._more = False
         self._length = 0
         self._body_seq = 0
-        self._window = ReceiveWindow(settings.window_bytes)
+        self._window: ReceiveWindow | None = None  # of the body, when it comes in parts
         self._data_seq = 0
         self._send = SendWindow()
         self._queue: deque[bytes] = deque()
@@ -170,15 +171,16 @@ class Callee:
 
     def _body(self, now: float, frame: Body) -> list[CalleeAction]:
         self._heard_at = now
-        if frame.seq < self._body_seq or not self._more:
+        window = self._window
+        if window is None or frame.seq < self._body_seq or not self._more:
             return []
         if frame.seq > self._body_seq:
             return self._fail(FailKind.PROTOCOL, f"part {self._body_seq} of the body is missing")
-        if not self._window.receive(len(frame.body)):
+        if not window.receive(len(frame.body)):
             return self._fail(FailKind.PROTOCOL, "the router sent more than its credit")
-        if self._window.received > self._settings.body_bytes_max:
+        if window.received > self._settings.body_bytes_max:
             return self._fail(FailKind.TOO_LARGE, self._too_large())
-        if not frame.more and self._length and self._window.received != self._length:
+        if not frame.more and self._length and window.received != self._length:
             return self._fail(FailKind.PROTOCOL, "the body is not as long as announced")
         self._body_seq += 1
         self._body_at = now
@@ -199,18 +201,35 @@ class Callee:
         return []
 
     def _engine_took(self, now: float, event: EngineTook) -> list[CalleeAction]:
-        if not self._window.consume(event.size) or not self._more:
+        window = self._window
+        if window is None or not window.consume(event.size) or not self._more:
             return []
         self._spoke_at = self._body_at = now
-        return [Credit(self.stream, self._window.granted)]
+        return [Credit(self.stream, window.granted)]
 
     def _engine_head(self, now: float, event: EngineHead) -> list[CalleeAction]:
         self._head_s = now - self._opened_at
-        self._speak(now)
-        return [Head(self.stream, event.status, event.headers)]
+        self._spoke_at = now
+        self._acked = True
+        data, size = event.data, len(event.data)
+        if size > PART_BYTES or size > self._send.room:
+            return [
+                Head(self.stream, event.status, event.headers),
+                *self._engine_data(now, EngineData(data, event.ended)),
+            ]
+        if data:
+            self._send.send(size)
+            self._data_seq = 1
+        if not event.ended:
+            return [Head(self.stream, event.status, event.headers, data)]
+        return self._finish(
+            [Head(self.stream, event.status, event.headers, data, self._timings(now))]
+        )
 
     def _engine_data(self, now: float, event: EngineData) -> list[CalleeAction]:
         self._queue.append(event.data)
+        if event.ended:
+            self._last = ENGINE_END
         return self._drain(now)
 
     def _engine_end(self, now: float, event: EngineEnd) -> list[CalleeAction]:
@@ -235,7 +254,8 @@ class Callee:
             actions.append(Data(self.stream, self._data_seq, part))
             self._data_seq += 1
         if actions:
-            self._speak(now)
+            self._spoke_at = now
+            self._acked = True
         if queue:
             if not self._paused:
                 self._paused = True
@@ -251,8 +271,10 @@ class Callee:
         last = self._last
         if isinstance(last, EngineFailed):
             return self._fail(last.kind, last.message, abort=False)
-        timings = Timings(self._connected_s, self._head_s, now - self._opened_at)
-        return self._finish([End(self.stream, self._data_seq, timings)])
+        return self._finish([End(self.stream, self._data_seq, self._timings(now))])
+
+    def _timings(self, now: float) -> Timings:
+        return Timings(self._connected_s, self._head_s, now - self._opened_at)
 
     def _carrier_lost(self, _: float, __: CarrierLost) -> list[CalleeAction]:
         return self._fail(FailKind.MESH_LOST, "the session lost the mesh")
@@ -271,20 +293,17 @@ class Callee:
         pause_s = settings.keepalive_s if self._acked else settings.ack_delay_s
         if now < self._spoke_at + pause_s:
             return []
-        acked = self._acked
-        self._speak(now)
-        if self._more:
+        acked, self._acked = self._acked, True
+        self._spoke_at = now
+        if self._more and self._window is not None:
             return [Credit(self.stream, self._window.granted)]
         return [Data(self.stream, self._data_seq, b"") if acked else Credit(self.stream, 0)]
 
     @property
     def _awaits_body(self) -> bool:
         # Only a router that has credit can be late.
-        return self._more and self._window.received < self._window.granted
-
-    def _speak(self, now: float) -> None:
-        self._spoke_at = now
-        self._acked = True
+        window = self._window
+        return self._more and window is not None and window.received < window.granted
 
     def _too_large(self) -> str:
         return f"the body exceeds the session's limit of {self._settings.body_bytes_max} bytes"

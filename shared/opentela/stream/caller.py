@@ -185,9 +185,14 @@ class Caller:
 
     def _head(self, now: float, frame: Head) -> list[CallerAction]:
         actions = self._hear(now)
-        if not self._has_head:
-            self._has_head = True
-            actions.append(frame)
+        if self._has_head:
+            return actions
+        self._has_head = True
+        actions.append(frame)
+        if frame.data:
+            actions += self._data(now, Data(self.stream, 0, frame.data))
+        if frame.end is not None and self._state is not _State.ENDED:
+            actions += self._end(now, End(self.stream, self._data_seq, frame.end))
         return actions
 
     def _data(self, now: float, frame: Data) -> list[CallerAction]:

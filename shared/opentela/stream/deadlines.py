@@ -1,13 +1,14 @@
-"""The next deadline of many streams behind one timer.
+"""The next deadlines of many streams behind one timer, at next to no cost for short streams.
 
-Deadlines of a stream mostly move later, with each frame; so the heap keeps the moment that was
-known when it was last looked at, and asks again only when that comes. A wake-up that itself comes
-late means that this process was starved: what waits in its sockets is read before anybody is
-judged by a deadline that passed meanwhile.
+A stream that is new is looked at only after a while, when most have ended; and as deadlines mostly
+move later, with each frame, the moment that was known when a stream was last looked at is kept,
+and asked for again only when it comes. A wake-up that itself comes late means that this process
+was starved: what waits in its sockets is read before anybody is judged by a deadline that passed
+meanwhile.
 """
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 STARVED_S: Final = 0.25
@@ -15,44 +16,52 @@ STARVED_S: Final = 0.25
 REPRIEVE_S: Final = 0.05
 """How long a late wake-up waits for input that came meanwhile."""
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key")
+DeadlineOf = Callable[[Key], float | None]
 
 
 class Deadlines(Generic[Key]):
-    """Which streams are due, and when to look again."""
+    """Which streams are due, and when to look again.
 
-    def __init__(self) -> None:
+    Args:
+        grain_s: A new stream is first looked at so long after it was added; no deadline of a new
+            stream may matter more finely.
+    """
+
+    def __init__(self, grain_s: float) -> None:
+        self._grain_s = grain_s
+        self._fresh: list[Key] = []
+        self._fresh_at = 0.0
         self._heap: list[tuple[float, int, Key]] = []
-        self._known: dict[Key, float] = {}
         self._order = 0
         self._not_before = 0.0
         self._is_reprieved = False
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     @property
     def next_at(self) -> float | None:
         """Return when to call `due` next; None for never."""
-        return max(self._heap[0][0], self._not_before) if self._heap else None
+        if self._fresh:
+            at = min(self._fresh_at, self._heap[0][0]) if self._heap else self._fresh_at
+        elif self._heap:
+            at = self._heap[0][0]
+        else:
+            return None
+        return max(at, self._not_before)
 
-    def put(self, key: Key, at: float) -> None:
-        """Note the deadline of *key*.
+    def add(self, now: float, key: Key) -> bool:
+        """Watch a new stream; True when `next_at` may have moved to an earlier moment."""
+        self._fresh.append(key)
+        if len(self._fresh) > 1:
+            return False
+        self._fresh_at = now + self._grain_s
+        return True
 
-        A later moment than the known one needs no note: it is asked for when that comes.
+    def due(self, now: float, deadline_of: DeadlineOf[Key]) -> list[Key]:
+        """Return the keys whose deadline, as *deadline_of* tells it, has passed.
+
+        Each is watched no longer, until it is put back with `put`. A key without a deadline has
+        ended, and is dropped.
         """
-        known = self._known.get(key)
-        if known is None or at < known:
-            self._push(key, at)
-
-    def drop(self, key: Key) -> None:
-        """Forget *key*."""
-        self._known.pop(key, None)
-        if not self._known:
-            self._heap.clear()
-
-    def due(self, now: float, deadline_of: Callable[[Key], float | None]) -> list[Key]:
-        """Return the keys whose deadline, as *deadline_of* tells it, has passed."""
         next_at = self.next_at
         if next_at is None or now < next_at:
             return []
@@ -61,25 +70,20 @@ class Deadlines(Generic[Key]):
         if self._is_reprieved:
             self._not_before = now + REPRIEVE_S
             return []
-        return self._collect(now, deadline_of)
-
-    def _collect(self, now: float, deadline_of: Callable[[Key], float | None]) -> list[Key]:
-        late: list[Key] = []
+        looked_at, self._fresh = self._fresh, []
         while self._heap and self._heap[0][0] <= now:
-            at, _, key = heapq.heappop(self._heap)
-            if self._known.get(key) != at:
-                continue
-            del self._known[key]
-            actual = deadline_of(key)
-            if actual is None:
-                continue
-            if actual <= now:
+            looked_at.append(heapq.heappop(self._heap)[2])
+        late: list[Key] = []
+        for key in looked_at:
+            at = deadline_of(key)
+            if at is not None and at <= now:
                 late.append(key)
             else:
-                self._push(key, actual)
+                self.put(key, at)
         return late
 
-    def _push(self, key: Key, at: float) -> None:
-        self._order += 1
-        self._known[key] = at
-        heapq.heappush(self._heap, (at, self._order, key))
+    def put(self, key: Key, at: float | None) -> None:
+        """Watch a stream that was returned by `due`, unless it has ended."""
+        if at is not None:
+            self._order += 1
+            heapq.heappush(self._heap, (at, self._order, key))

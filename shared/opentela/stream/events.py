@@ -68,16 +68,23 @@ class EngineTook(msgspec.Struct, frozen=True):
 
 
 class EngineHead(msgspec.Struct, frozen=True):
-    """The engine answered."""
+    """The engine answered; what else the same read held stands here too.
+
+    Attributes:
+        ended: The answer is complete.
+    """
 
     status: int
     headers: Headers
+    data: bytes = b""
+    ended: bool = False
 
 
 class EngineData(msgspec.Struct, frozen=True):
-    """One read of the engine's answer."""
+    """One read of the engine's answer; *ended* when it is complete."""
 
     data: bytes
+    ended: bool = False
 
 
 class EngineEnd(msgspec.Struct, frozen=True):
@@ -129,6 +136,7 @@ class ResumeEngine(msgspec.Struct, frozen=True):
 
 TICK: Final = Tick()
 ACKNOWLEDGED: Final = Acknowledged()
+ENGINE_END: Final = EngineEnd()
 ABORT_ENGINE: Final = AbortEngine()
 PAUSE_ENGINE: Final = PauseEngine()
 RESUME_ENGINE: Final = ResumeEngine()
@@ -139,7 +147,10 @@ FromRouter: TypeAlias = Open | Body | Credit | Cancel
 CallerEvent: TypeAlias = Frame | Begin | Consumed | Withdraw | NoResponders | CarrierLost | Tick
 """Frames that only a router sends are passed over."""
 CallerAction: TypeAlias = FromRouter | Acknowledged | Head | Data | End | Fail
-"""Open, Body, Credit and Cancel go to the session; the others are told to the router."""
+"""Open, Body, Credit and Cancel go to the session; the others are told to the router.
+
+A Head's data and end are told once more as `Data` and `End`.
+"""
 
 CalleeEvent: TypeAlias = (
     Frame

@@ -5,7 +5,8 @@ what is structured is a msgpack array that newer peers may lengthen::
 
     kind u8 | stream u64 big-endian | part
 
-    Open    u32 length of meta | meta | body    Head   u16 status | [headers]
+    Open    u32 length of meta | meta | body    Head   u16 status | u32 length of [headers, timings]
+                                                       | [headers, timings or nil] | bytes
     Body    u32 seq | more u8 | body            Data   u32 seq | bytes (empty: still alive)
     Credit  u64 total                           End    u32 seq | [timings]
     Cancel  reason                              Fail   [kind, definite, retryable, message]
@@ -106,12 +107,29 @@ class Cancel(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Timings(msgspec.Struct, frozen=True, array_like=True):
+    """Seconds since the Open arrived, measured at the session."""
+
+    engine_connected_s: float = 0.0
+    head_s: float = 0.0
+    end_s: float = 0.0
+
+
 class Head(msgspec.Struct, frozen=True):
-    """The engine's status and headers, hop-by-hop headers removed."""
+    """The engine's status and headers, hop-by-hop headers removed.
+
+    What one read of the engine held goes together: a short answer is one frame.
+
+    Attributes:
+        data: The first part of the answer, number 0, unless empty.
+        end: That was all of it.
+    """
 
     stream: int
     status: int
     headers: Headers
+    data: bytes = b""
+    end: Timings | None = None
 
 
 class Data(msgspec.Struct, frozen=True):
@@ -123,14 +141,6 @@ class Data(msgspec.Struct, frozen=True):
     stream: int
     seq: int
     data: bytes
-
-
-class Timings(msgspec.Struct, frozen=True, array_like=True):
-    """Seconds since the Open arrived, measured at the session."""
-
-    engine_connected_s: float = 0.0
-    head_s: float = 0.0
-    end_s: float = 0.0
 
 
 class End(msgspec.Struct, frozen=True):
@@ -163,7 +173,7 @@ _OPEN: Final = struct.Struct("!BQI")
 _BODY: Final = struct.Struct("!BQI?")
 _U64: Final = struct.Struct("!BQQ")
 _U32: Final = struct.Struct("!BQI")
-_U16: Final = struct.Struct("!BQH")
+_HEAD: Final = struct.Struct("!BQHI")
 
 
 class _Kind:
@@ -181,6 +191,11 @@ class _OpenMeta(msgspec.Struct, frozen=True, array_like=True):
     length: int = 0
 
 
+class _HeadMeta(msgspec.Struct, frozen=True, array_like=True):
+    headers: Headers
+    end: Timings | None = None
+
+
 class _EndPart(msgspec.Struct, frozen=True, array_like=True):
     timings: Timings = Timings()
 
@@ -194,7 +209,7 @@ class _FailPart(msgspec.Struct, frozen=True, array_like=True):
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _open_meta: Final = msgspec.msgpack.Decoder(_OpenMeta).decode
-_headers: Final = msgspec.msgpack.Decoder(Headers).decode
+_head_meta: Final = msgspec.msgpack.Decoder(_HeadMeta).decode
 _end_part: Final = msgspec.msgpack.Decoder(_EndPart).decode
 _fail_part: Final = msgspec.msgpack.Decoder(_FailPart).decode
 
@@ -220,8 +235,9 @@ def decode(payload: bytes) -> Frame:
 
 
 def _encode_open(frame: Open) -> bytes:
+    # A tuple reads back as `_OpenMeta`, and costs less than making one.
     meta = _encode(
-        _OpenMeta(
+        (
             frame.method,
             frame.path,
             frame.headers,
@@ -255,6 +271,21 @@ def _decode_open(stream: int, payload: bytes) -> Open:
     )
 
 
+def _encode_head(frame: Head) -> bytes:
+    meta = _encode((frame.headers, frame.end))
+    prefix = _HEAD.pack(_Kind.HEAD, frame.stream, frame.status, len(meta))
+    return b"".join((prefix, meta, frame.data))
+
+
+def _decode_head(stream: int, payload: bytes) -> Head:
+    _, _, status, length = _HEAD.unpack_from(payload)
+    data_at = _HEAD.size + length
+    if data_at > len(payload):
+        raise WireError("a Head is shorter than its meta")
+    meta = _head_meta(payload[_HEAD.size : data_at])
+    return Head(stream, status, meta.headers, payload[data_at:], meta.end)
+
+
 def _decode_body(stream: int, payload: bytes) -> Body:
     _, _, seq, more = _BODY.unpack_from(payload)
     return Body(stream, seq, payload[_BODY.size :], more)
@@ -270,7 +301,7 @@ _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Body: lambda f: _BODY.pack(_Kind.BODY, f.stream, f.seq, f.more) + f.body,
     Credit: lambda f: _U64.pack(_Kind.CREDIT, f.stream, f.total),
     Cancel: lambda f: _PREFIX.pack(_Kind.CANCEL, f.stream) + f.reason.encode(),
-    Head: lambda f: _U16.pack(_Kind.HEAD, f.stream, f.status) + _encode(f.headers),
+    Head: _encode_head,
     Data: lambda f: _U32.pack(_Kind.DATA, f.stream, f.seq) + f.data,
     End: lambda f: _U32.pack(_Kind.END, f.stream, f.seq) + _encode(_EndPart(f.timings)),
     Fail: lambda f: (
@@ -284,7 +315,7 @@ _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
     _Kind.BODY: _decode_body,
     _Kind.CREDIT: lambda s, p: Credit(s, _U64.unpack_from(p)[2]),
     _Kind.CANCEL: lambda s, p: Cancel(s, p[_PREFIX.size :].decode()),
-    _Kind.HEAD: lambda s, p: Head(s, _U16.unpack_from(p)[2], _headers(p[_U16.size :])),
+    _Kind.HEAD: _decode_head,
     _Kind.DATA: lambda s, p: Data(s, _U32.unpack_from(p)[2], p[_U32.size :]),
     _Kind.END: lambda s, p: End(s, _U32.unpack_from(p)[2], _end_part(p[_U32.size :]).timings),
     _Kind.FAIL: _decode_fail,

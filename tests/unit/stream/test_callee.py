@@ -80,6 +80,43 @@ def test_an_exchange_in_order() -> None:
     assert callee.step(11.0, OPEN) == []
 
 
+def test_what_one_read_held_goes_in_one_frame() -> None:
+    """A short answer is one frame, the beginning of a long one too."""
+    short = opened()
+    short.step(10.0, EngineConnected())
+    assert short.step(10.25, EngineHead(200, HEADERS, b"all", ended=True)) == [
+        Head(1, 200, HEADERS, b"all", Timings(0.0, 0.25, 0.25))
+    ]
+    assert short.ended
+    empty = opened()
+    assert empty.step(10.25, EngineHead(204, HEADERS, ended=True)) == [
+        Head(1, 204, HEADERS, b"", Timings(0.0, 0.25, 0.25))
+    ]
+    long = opened()
+    assert long.step(10.25, EngineHead(200, HEADERS, b"be")) == [Head(1, 200, HEADERS, b"be")]
+    assert long.step(10.5, EngineData(b"gin", ended=True)) == [
+        Data(1, 1, b"gin"),
+        End(1, 2, Timings(0.0, 0.25, 0.5)),
+    ]
+
+
+def test_what_does_not_fit_into_one_frame_follows_the_head() -> None:
+    """Within credit, in parts, and the end after it."""
+    callee = opened(Open(1, "POST", "/", (), b"", credit=3))
+    assert callee.step(10.25, EngineHead(200, HEADERS, b"abcd", ended=True)) == [
+        Head(1, 200, HEADERS),
+        Data(1, 0, b"abc"),
+        PAUSE_ENGINE,
+    ]
+    assert callee.step(10.5, Credit(1, 9)) == [
+        Data(1, 1, b"d"),
+        End(1, 2, Timings(0.0, 0.25, 0.5)),
+    ]
+    large = opened()
+    sent = large.step(10.25, EngineHead(200, HEADERS, bytes(PART_BYTES + 1), ended=True))
+    assert [type(frame) for frame in sent] == [Head, Data, Data, End]
+
+
 def test_nothing_happens_before_the_open() -> None:
     """A Cancel or a Body that overtook its Open asks nothing of an engine."""
     callee = Callee(1, SETTINGS)
@@ -92,6 +129,7 @@ def test_what_comes_twice_or_is_not_ours_changes_nothing() -> None:
     callee = opened()
     assert callee.step(10.1, OPEN) == []
     assert callee.step(10.1, Body(1, 0, b"x", more=False)) == []
+    assert callee.step(10.1, EngineTook(1)) == []
     assert callee.step(10.1, Begin()) == []  # type: ignore[arg-type]
 
 

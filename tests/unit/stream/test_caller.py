@@ -25,6 +25,7 @@ from opentela.wire.frames import (
     FailKind,
     Head,
     Open,
+    Timings,
 )
 
 SETTINGS = CallerSettings(ack_timeout_s=0.5, idle_timeout_s=5.0, keepalive_s=4.0)
@@ -69,6 +70,33 @@ def test_an_answer_in_order_is_passed_on() -> None:
     assert caller.ended
     assert caller.next_deadline() is None
     assert caller.step(10.4, Data(1, 1, b"y")) == []
+
+
+def test_a_head_with_all_of_the_answer_is_told_in_its_parts() -> None:
+    """One frame, and the same story as with three."""
+    timings = Timings(1.0, 2.0, 3.0)
+    whole = Head(1, 200, (), b"all", timings)
+    caller = begun()
+    assert caller.step(10.1, whole) == [ACKNOWLEDGED, whole, Data(1, 0, b"all"), End(1, 1, timings)]
+    assert caller.ended
+    empty = Head(1, 204, (), b"", timings)
+    assert begun().step(10.1, empty) == [ACKNOWLEDGED, empty, End(1, 0, timings)]
+
+
+def test_a_head_with_the_beginning_of_the_answer_counts_it() -> None:
+    """The next part is number 1."""
+    first = Head(1, 200, (), b"be")
+    caller = begun()
+    assert caller.step(10.1, first) == [ACKNOWLEDGED, first, Data(1, 0, b"be")]
+    assert caller.step(10.1, first) == []
+    assert caller.step(10.2, Data(1, 1, b"gin")) == [Data(1, 1, b"gin")]
+
+
+def test_a_head_with_more_than_the_credit_fails_loudly() -> None:
+    """And is no answer, though it says that it is whole."""
+    flood = Head(1, 200, (), bytes(WINDOW_BYTES + 1), Timings())
+    told = begun().step(10.1, flood)
+    assert told == [ACKNOWLEDGED, flood, *broken("the session sent more than its credit")]
 
 
 def test_what_comes_twice_changes_nothing() -> None:

@@ -4,60 +4,79 @@ from collections.abc import Callable
 
 from opentela.stream.deadlines import REPRIEVE_S, STARVED_S, Deadlines
 
+GRAIN_S = 0.5
+
 
 def told(**moments: float | None) -> Callable[[str], float | None]:
     return lambda key: moments[key]
 
 
-def test_the_earliest_deadline_is_the_next() -> None:
-    """An earlier one moves the wake-up, a later one does not."""
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.put("a", 5.0)
-    deadlines.put("b", 3.0)
-    deadlines.put("a", 9.0)
-    assert deadlines.next_at == 3.0
-    deadlines.put("a", 2.0)
-    assert deadlines.next_at == 2.0
-    assert len(deadlines) == 2
+def watching(*keys: str) -> Deadlines[str]:
+    deadlines: Deadlines[str] = Deadlines(GRAIN_S)
+    for key in keys:
+        deadlines.add(1.0, key)
+    return deadlines
+
+
+def test_nothing_is_due_where_nothing_is_watched() -> None:
+    """Nor need anybody look."""
+    assert watching().next_at is None
+    assert watching().due(9.0, told()) == []
+
+
+def test_new_streams_are_looked_at_together_after_a_while() -> None:
+    """Those that have ended by then cost nothing more."""
+    deadlines = watching("a", "b", "c")
+    assert deadlines.next_at == 1.5
+    assert deadlines.due(1.4, told()) == []
+    assert deadlines.due(1.5, told(a=None, b=4.0, c=1.2)) == ["c"]
+    assert deadlines.next_at == 4.0
+
+
+def test_only_the_first_new_stream_moves_the_wake_up() -> None:
+    """The timer is touched once for many."""
+    deadlines: Deadlines[str] = Deadlines(GRAIN_S)
+    assert deadlines.add(1.0, "a")
+    assert not deadlines.add(1.2, "b")
+    assert deadlines.next_at == 1.5
 
 
 def test_what_has_moved_on_is_not_due() -> None:
     """A deadline that moved later is asked for when its first moment comes, and kept."""
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.put("a", 1.0)
-    deadlines.put("b", 1.0)
-    assert deadlines.due(0.5, told()) == []
-    assert deadlines.due(1.0, told(a=4.0, b=1.0)) == ["b"]
-    assert deadlines.next_at == 4.0
-
-
-def test_what_was_dropped_is_never_due() -> None:
-    """Neither while others wait nor as the last one."""
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.put("a", 1.0)
-    deadlines.put("b", 1.0)
-    deadlines.drop("a")
-    assert deadlines.due(1.0, told(a=1.0, b=None)) == []
-    deadlines.put("c", 2.0)
-    deadlines.drop("c")
+    deadlines = watching("a", "b")
+    deadlines.due(1.5, told(a=2.0, b=3.0))
+    assert deadlines.due(2.0, told(a=5.0)) == []
+    assert deadlines.next_at == 3.0
+    assert deadlines.due(5.0, told(a=5.0, b=None)) == []
+    assert deadlines.due(5.1, told(a=5.0, b=None)) == ["a"]
     assert deadlines.next_at is None
-    assert deadlines.due(9.0, told()) == []
+
+
+def test_what_was_due_is_watched_again_when_put_back() -> None:
+    """Unless it ended by being due."""
+    deadlines = watching("a")
+    assert deadlines.due(1.5, told(a=1.5)) == ["a"]
+    deadlines.put("a", None)
+    assert deadlines.next_at is None
+    deadlines.put("a", 2.5)
+    assert deadlines.next_at == 2.5
+
+
+def test_new_and_old_streams_share_the_next_moment() -> None:
+    """Whichever comes first."""
+    deadlines = watching("a")
+    deadlines.due(1.5, told(a=1.75))
+    deadlines.add(1.5, "b")
+    assert deadlines.next_at == 1.75
+    assert deadlines.due(1.75, told(a=3.0, b=9.0)) == []
+    deadlines.add(1.75, "c")
+    assert deadlines.next_at == 2.25
 
 
 def test_a_late_wake_up_lets_waiting_input_speak_first() -> None:
     """A starved process judges nobody by what it could not hear, but only once."""
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.put("a", 1.0)
-    woken = 1.1 + STARVED_S
+    deadlines = watching("a")
+    woken = 1.6 + STARVED_S
     assert deadlines.due(woken, told(a=1.0)) == []
     assert deadlines.next_at == woken + REPRIEVE_S
     assert deadlines.due(woken + 9.0, told(a=1.0)) == ["a"]
-
-
-def test_an_overtaken_note_is_passed_over() -> None:
-    """A key that was noted twice is due once."""
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.put("a", 1.1)
-    deadlines.put("a", 1.0)
-    assert deadlines.due(1.1, told(a=1.0)) == ["a"]
-    assert len(deadlines) == 0

@@ -44,7 +44,14 @@ GOLDEN: list[tuple[Frame, str]] = [
     (Body(1, 5, b"x", more=False), "020000000000000001000000050078"),
     (Credit(1, 65536), "0300000000000000010000000000010000"),
     (Cancel(1, "gone"), "040000000000000001676f6e65"),
-    (Head(1, 200, (("a", "é"),)), "05000000000000000100c89192a161a2c3a9"),
+    (Head(1, 200, (("a", "é"),)), "05000000000000000100c800000009929192a161a2c3a9c0"),
+    (
+        Head(1, 200, (), b"hi", Timings(1.0, 2.0, 3.0)),
+        (
+            "05000000000000000100c80000001e"
+            "929093cb3ff0000000000000cb4000000000000000cb40080000000000006869"
+        ),
+    ),
     (Data(1, 3, b"zz"), "060000000000000001000000037a7a"),
     (
         End(1, 4, Timings(1.0, 2.0, 3.0)),
@@ -79,7 +86,14 @@ any_frame: st.SearchStrategy[Frame] = st.one_of(
     st.builds(Body, streams, u32, some_bytes, st.booleans()),
     st.builds(Credit, streams, streams),
     st.builds(Cancel, streams, texts),
-    st.builds(Head, streams, st.integers(100, 599), headers),
+    st.builds(
+        Head,
+        streams,
+        st.integers(100, 599),
+        headers,
+        some_bytes,
+        st.none() | st.builds(Timings, moments, moments, moments),
+    ),
     st.builds(Data, streams, u32, some_bytes),
     st.builds(End, streams, u32, st.builds(Timings, moments, moments, moments)),
     st.builds(Fail, streams, st.sampled_from(FailKind), st.booleans(), st.booleans(), texts),

@@ -6,7 +6,7 @@ taken only on the subject on which nobody but the asked session may publish.
 
 import asyncio
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentela.core.errors import WireError
 from opentela.core.rng import Rng
@@ -38,6 +38,12 @@ INSTANCE_BYTES: Final = 8
 CANCELS_KEPT_MAX: Final = 4096
 """Sessions to be told, once the mesh is back, that nobody waits; one for each stream that ran."""
 
+ROUTES_MAX: Final = 4096
+"""Sessions whose subjects are remembered; more than a mesh has at one time."""
+GRAIN_S: Final = 0.05
+"""How finely the acknowledgement time-out of half a second is kept."""
+
+_TAIL: Final = "0"
 _late: Final = metrics.counter(
     "otela_router_frames_late_total", "Frames of streams that had ended; some are normal."
 )
@@ -49,16 +55,24 @@ _strange: Final = metrics.counter(
 _BEGIN: Final = Begin()
 
 
+class Route(NamedTuple):
+    """Subjects between this process and one session: to it, before a stream's number, from it."""
+
+    subject: str
+    reply_prefix: str
+    answers: str
+
+
 class MeshStream:
     """One request under way to one session."""
 
     __slots__ = ("_link", "_sink", "answers", "caller", "is_withdrawn", "reply", "subject")
 
-    def __init__(
-        self, link: "MeshLink", caller: Caller, sink: StreamSink, subjects_: tuple[str, str, str]
-    ) -> None:
+    def __init__(self, link: "MeshLink", caller: Caller, sink: StreamSink, route: Route) -> None:
         self.caller = caller
-        self.subject, self.reply, self.answers = subjects_
+        self.subject = route.subject
+        self.reply = f"{route.reply_prefix}{caller.stream:016x}"
+        self.answers = route.answers
         self.is_withdrawn = False
         self._link = link
         self._sink = sink
@@ -136,6 +150,7 @@ class MeshLink:
         self._last_stream = int.from_bytes(rng.randbytes(4), "big") << 32
         self._settings = settings or CallerSettings()
         self._streams: dict[int, MeshStream] = {}
+        self._routes: dict[SessionPath, Route] = {}
         self._owed: list[tuple[str, bytes, str]] = []
         self._timer: StreamTimer[int] | None = None
         self._sid = 0
@@ -151,7 +166,7 @@ class MeshLink:
         Raises:
             MeshUnavailableError: There is no connection. The interest is kept for the next one.
         """
-        self._timer = StreamTimer(self._deadline_of, self._tick)
+        self._timer = StreamTimer(GRAIN_S, self._deadline_of, self._tick)
         self.client.watch(self)
         self._sid = self.client.subscribe(
             subjects.replies(self._role, self._instance),
@@ -184,12 +199,11 @@ class MeshLink:
             deadline_s=deadline_s,
             trace=trace,
         )
-        reply = subjects.reply(self._role, path.provider, self._instance, f"{number:016x}")
-        where = (subjects.data(path), reply, subjects.answer(reply, path))
-        stream = MeshStream(self, Caller(number, request, self._settings), sink, where)
+        route = self._routes.get(path) or self._learn(path)
+        stream = MeshStream(self, Caller(number, request, self._settings), sink, route)
         self._streams[number] = stream
         stream.step(_BEGIN)
-        self._timer.put(number)
+        self._timer.add(time.monotonic(), number)
         return stream
 
     def close(self) -> None:
@@ -227,10 +241,17 @@ class MeshLink:
 
     def forget(self, stream: MeshStream) -> None:
         """Forget a stream that has ended."""
-        if self._streams.pop(stream.caller.stream, None) is not None and self._timer is not None:
-            self._timer.drop(stream.caller.stream)
+        self._streams.pop(stream.caller.stream, None)
 
     # The rest.
+
+    def _learn(self, path: SessionPath) -> Route:
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        reply = subjects.reply(self._role, path.provider, self._instance, _TAIL)
+        route = Route(subjects.data(path), reply.removesuffix(_TAIL), subjects.answer(reply, path))
+        self._routes[path] = route
+        return route
 
     def _on_message(self, message: Message) -> None:
         try:

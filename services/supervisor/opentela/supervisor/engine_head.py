@@ -6,6 +6,7 @@ Framing belongs to one connection and is made anew on each; so do the hop-by-hop
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from opentela.core.errors import WireError
@@ -29,6 +30,8 @@ FRAMING: Final = frozenset(("content-length", "transfer-encoding"))
 
 _DROPPED_FROM_REQUESTS: Final = HOP_BY_HOP | FRAMING | {"host", "expect", "traceparent"}
 _DROPPED_FROM_ANSWERS: Final = HOP_BY_HOP | FRAMING
+FIELDS_CACHED_MAX: Final = 256
+"""Sets of fields whose bytes are remembered: clients send the same ones with every request."""
 _BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "DELETE"))
 _TOKEN_BREAKERS: Final = frozenset("\r\n\0 ")
 
@@ -45,23 +48,18 @@ def request_head(request: Open, *, host: str, api_key: str = "") -> bytes:
     method, path = request.method, request.path
     if not method or not path.startswith("/") or not _TOKEN_BREAKERS.isdisjoint(method + path):
         raise WireError("a method or path that HTTP cannot carry")
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}"]
-    dropped = _dropped(request.headers, _DROPPED_FROM_REQUESTS)
-    asks_encoding = False
-    for name, value in request.headers:
-        lowered = name.lower()
-        if lowered in dropped or (api_key and lowered == "authorization"):
-            continue
-        asks_encoding = asks_encoding or lowered == "accept-encoding"
-        lines.append(f"{lowered}: {value}")
-    if not asks_encoding:
-        lines.append("accept-encoding: identity")
-    if api_key:
-        lines.append(f"authorization: Bearer {api_key}")
+    if is_chunked(request):
+        framing = "transfer-encoding: chunked"
+    else:
+        length = request.length if request.more else len(request.body)
+        needed = length or method not in _BODILESS
+        framing = f"content-length: {length}" if needed else ""
+    lines = [f"{method} {path} HTTP/1.1"]
+    if framing:
+        lines.append(framing)
     if request.trace:
         lines.append(f"traceparent: {request.trace}")
-    lines += _framing(request)
-    return _encoded(lines)
+    return b"".join((_encoded(lines), _request_fields(request.headers, host, api_key), b"\r\n"))
 
 
 def is_chunked(request: Open) -> bool:
@@ -91,11 +89,22 @@ def _dropped(headers: Iterable[tuple[str, str]], always: frozenset[str]) -> froz
     return always | {option.strip().lower() for value in named for option in value.split(",")}
 
 
-def _framing(request: Open) -> list[str]:
-    if is_chunked(request):
-        return ["transfer-encoding: chunked"]
-    length = request.length if request.more else len(request.body)
-    return [f"content-length: {length}"] if length or request.method not in _BODILESS else []
+@lru_cache(maxsize=FIELDS_CACHED_MAX)
+def _request_fields(headers: Headers, host: str, api_key: str) -> bytes:
+    dropped = _dropped(headers, _DROPPED_FROM_REQUESTS)
+    lines = [f"host: {host}"]
+    asks_encoding = False
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered in dropped or (api_key and lowered == "authorization"):
+            continue
+        asks_encoding = asks_encoding or lowered == "accept-encoding"
+        lines.append(f"{lowered}: {value}")
+    if not asks_encoding:
+        lines.append("accept-encoding: identity")
+    if api_key:
+        lines.append(f"authorization: Bearer {api_key}")
+    return _encoded(lines)
 
 
 def _encoded(lines: list[str]) -> bytes:
@@ -106,4 +115,4 @@ def _encoded(lines: list[str]) -> bytes:
     ends = len(lines) - 1
     if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
         raise WireError("a field that HTTP cannot carry")
-    return head + b"\r\n\r\n"
+    return head + b"\r\n"

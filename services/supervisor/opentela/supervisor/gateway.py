@@ -5,7 +5,7 @@ in a task. A stream is a `Callee`, which decides, and an `Exchange` with the eng
 """
 
 import asyncio
-from collections import OrderedDict
+import time
 from typing import Final
 
 import msgspec
@@ -27,9 +27,9 @@ from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
 
-ENDED_KEPT_MAX: Final = 4096
+ENDED_KEPT_MIN: Final = 4096
 """Streams remembered after their end, lest a late or repeated Open asks the engine twice; more
-than all that are under way at once."""
+than all that are under way at once. Twice as many are kept at most."""
 OWED_MAX: Final = 4096
 """Failures kept for routers until the mesh is back; one for each stream that ran."""
 ASKERS_MAX: Final = 1024
@@ -38,6 +38,9 @@ ASKERS_MAX: Final = 1024
 _streams: Final = metrics.counter(
     "otela_gateway_streams_total", "Requests that a session took, by how they ended.", ("outcome",)
 )
+_outcomes: Final = {
+    outcome: _streams.labels(outcome) for outcome in ("ended", *(str(kind) for kind in FailKind))
+}
 _rejected: Final = metrics.counter(
     "otela_gateway_frames_rejected_total", "Frames that could not be read or answered."
 )
@@ -77,14 +80,14 @@ class Gateway:
         self._path = path
         self._settings = settings or GatewaySettings()
         self._streams: dict[Key, GatewayStream] = {}
-        self._ended: OrderedDict[Key, None] = OrderedDict()
-        self._answers: OrderedDict[str, str] = OrderedDict()
+        self._ended: set[Key] = set()
+        self._ended_before: set[Key] = set()
+        self._answers: dict[str, str] = {}
         self._owed: list[tuple[str, bytes]] = []
         self._timer: StreamTimer[Key] | None = None
         self._sid = 0
         self._refusal = ""
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._on_idle: asyncio.Event | None = None
 
     @property
     def in_flight(self) -> int:
@@ -102,7 +105,7 @@ class Gateway:
         Raises:
             MeshUnavailableError: There is no connection. The interest is kept for the next one.
         """
-        self._timer = StreamTimer(self._deadline_of, self._tick)
+        self._timer = StreamTimer(self._settings.stream.ack_delay_s, self._deadline_of, self._tick)
         self.client.watch(self)
         self._sid = self.client.subscribe(subjects.data(self._path), self.on_message)
         await self.client.round_trip()
@@ -113,7 +116,10 @@ class Gateway:
 
     async def wait_idle(self) -> None:
         """Return when no request runs."""
-        await self._idle.wait()
+        self._on_idle = self._on_idle or asyncio.Event()
+        while self._streams:
+            self._on_idle.clear()
+            await self._on_idle.wait()
 
     def stop(self, reason: str = "the session ended") -> None:
         """Take nothing more; what still runs is broken off."""
@@ -142,15 +148,10 @@ class Gateway:
         key = (asker, frame.stream)
         stream = self._streams.get(key)
         if stream is None:
-            if not isinstance(frame, Open) or key in self._ended:
+            if not isinstance(frame, Open) or key in self._ended or key in self._ended_before:
                 self._remember(key)
-                return
-            stream = self._accept(key, answers)
-            if stream is None:
-                return
-            stream.step(frame)
-            if self._timer is not None:
-                self._timer.put(key)
+            else:
+                self._open(key, answers, frame)
         else:
             stream.step(frame)
 
@@ -171,55 +172,51 @@ class Gateway:
 
     # What a stream calls.
 
-    def send(self, answers: str, out: list[Frame]) -> bool:
-        """Publish frames of one stream; False when not all are taken."""
-        taken = True
-        for frame in out:
-            payload = frames.encode(frame)
-            if not self.client.publish(answers, payload):
-                taken = False
-                if isinstance(frame, Fail) and len(self._owed) < OWED_MAX:
-                    self._owed.append((answers, payload))
-        return taken
+    def send(self, answers: str, frame: Frame) -> bool:
+        """Publish a frame of a stream; False when it is not taken. A failure is owed, then."""
+        payload = frames.encode(frame)
+        if self.client.publish(answers, payload):
+            return True
+        if isinstance(frame, Fail) and len(self._owed) < OWED_MAX:
+            self._owed.append((answers, payload))
+        return False
 
     def finish(self, key: Key, outcome: str) -> None:
         """Forget a stream that has ended."""
         if self._streams.pop(key, None) is None:
             return
-        _streams.labels(outcome).inc()
+        _outcomes[outcome].inc()
         self._remember(key)
-        if self._timer is not None:
-            self._timer.drop(key)
-        if not self._streams:
-            self._idle.set()
+        if self._on_idle is not None and not self._streams:
+            self._on_idle.set()
 
     # The rest.
 
-    def _accept(self, key: Key, answers: str) -> GatewayStream | None:
+    def _open(self, key: Key, answers: str, frame: Open) -> None:
         refusal = self._refusal
         if len(self._streams) >= self._settings.streams_max:
             refusal = refusal or f"the session has {self._settings.streams_max} requests already"
-        if refusal:
-            _streams.labels("refused").inc()
-            fail = failure(key[1], FailKind.REFUSED, refusal, may_have_begun=False)
+        if refusal or self._timer is None:
+            _outcomes[FailKind.REFUSED].inc()
             self._remember(key)
-            self.send(answers, [fail])
-            return None
-        stream = GatewayStream(self, key, answers, Callee(key[1], self._settings.stream))
+            fail = failure(frame.stream, FailKind.REFUSED, refusal, may_have_begun=False)
+            self.send(answers, fail)
+            return
+        stream = GatewayStream(self, key, answers, Callee(frame.stream, self._settings.stream))
         self._streams[key] = stream
-        self._idle.clear()
-        return stream
+        self._timer.add(time.monotonic(), key)
+        stream.step(frame)
 
     def _learn(self, asker: str, reply: str) -> str:
+        if len(self._answers) >= ASKERS_MAX:
+            self._answers.clear()
         answers = self._answers[asker] = subjects.answer(reply, self._path)
-        if len(self._answers) > ASKERS_MAX:
-            self._answers.popitem(last=False)
         return answers
 
     def _remember(self, key: Key) -> None:
-        self._ended[key] = None
-        if len(self._ended) > ENDED_KEPT_MAX:
-            self._ended.popitem(last=False)
+        self._ended.add(key)
+        if len(self._ended) >= ENDED_KEPT_MIN:
+            self._ended, self._ended_before = set(), self._ended
 
     def _deadline_of(self, key: Key) -> float | None:
         stream = self._streams.get(key)

@@ -6,13 +6,12 @@ from typing import Protocol, TypeAlias
 from opentela.core.errors import WireError
 from opentela.stream.callee import Callee
 from opentela.stream.events import (
+    ENGINE_END,
     AbortEngine,
-    CalleeAction,
     CalleeEvent,
     CarrierLost,
     EngineConnected,
     EngineData,
-    EngineEnd,
     EngineFailed,
     EngineHead,
     EngineTook,
@@ -28,8 +27,6 @@ from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Frame, Head,
 Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
 
-_FRAMES = frozenset((Head, Data, End, Fail, Credit))
-
 
 class Host(Protocol):
     """The gateway, as its streams see it."""
@@ -44,8 +41,8 @@ class Host(Protocol):
     def is_congested(self) -> bool:
         """Return whether the mesh takes less than the engine gives."""
 
-    def send(self, answers: str, out: list[Frame]) -> bool:
-        """Publish frames of one stream; False when not all are taken."""
+    def send(self, answers: str, frame: Frame) -> bool:
+        """Publish a frame of a stream; False when it is not taken."""
 
     def finish(self, key: Key, outcome: str) -> None:
         """Forget a stream that has ended."""
@@ -63,20 +60,15 @@ class GatewayStream:
         self._answers = answers
         self._exchange: Exchange | None = None
         self._is_held = False
-        self._outcome = "cancelled"
+        self._outcome: str = FailKind.CANCELLED
 
-    def step(self, *events: CalleeEvent) -> None:
-        """Take events that happened at once; what they cause leaves together."""
-        now = time.monotonic()
-        out: list[Frame] = []
-        for event in events:
-            for action in self.callee.step(now, event):
-                if type(action) in _FRAMES:
-                    out.append(action)  # type: ignore[arg-type]
-                else:
-                    self._act(action)
-        if out:
-            self._send(out)
+    def step(self, event: CalleeEvent) -> None:
+        """Take an event; do what follows from it."""
+        for action in self.callee.step(time.monotonic(), event):
+            if isinstance(action, Head | Data | End | Fail | Credit):
+                self._send(action)
+            else:
+                self._act(action)
         if self.callee.ended:
             self._host.finish(self._key, self._outcome)
 
@@ -101,14 +93,12 @@ class GatewayStream:
     def on_read(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
         """One read of the answer: its frames leave together."""
         self._host.received += len(data)
-        events: list[CalleeEvent] = []
         if head is not None:
-            events.append(EngineHead(head.status, head.headers))
-        if data:
-            events.append(EngineData(data))
-        if ended:
-            events.append(EngineEnd())
-        self.step(*events)
+            self.step(EngineHead(head.status, head.headers, data, ended))
+        elif data:
+            self.step(EngineData(data, ended))
+        else:
+            self.step(ENGINE_END)
 
     def on_failed(self, kind: FailKind, message: str) -> None:
         """The answer will not come, or not wholly."""
@@ -116,16 +106,18 @@ class GatewayStream:
 
     # The rest.
 
-    def _send(self, out: list[Frame]) -> None:
-        last = out[-1]
-        if isinstance(last, Fail):
-            self._outcome = last.kind.value
-        elif isinstance(last, End):
+    def _send(self, frame: Head | Data | End | Fail | Credit) -> None:
+        if isinstance(frame, Fail):
+            self._outcome = frame.kind
+        elif isinstance(frame, End) or (isinstance(frame, Head) and frame.end is not None):
             self._outcome = "ended"
-        if not self._host.send(self._answers, out) and not self.callee.ended:
+        if not self._host.send(self._answers, frame):
+            # What comes after the end is passed over.
             self.step(CarrierLost())
 
-    def _act(self, action: CalleeAction) -> None:
+    def _act(
+        self, action: StartEngine | WriteBody | AbortEngine | PauseEngine | ResumeEngine
+    ) -> None:
         exchange = self._exchange
         match action:
             case StartEngine(request=request):
@@ -145,8 +137,6 @@ class GatewayStream:
                 self._is_held = False
                 if not self._host.is_congested:
                     exchange.resume()
-            case _:
-                raise AssertionError(action)
 
     def _start(self, request: Open) -> None:
         try:
