@@ -434,3 +434,25 @@ def test_a_claim_that_only_a_view_remembers_is_looked_for_anew(
     forged = SessionRecord(signed=SignedClaim(body=crowd(2)[1].signed.body, signature=b"x"))
     (refused,) = registry.sessions.relayed(at(2.6), [forged], "view router")
     assert isinstance(refused, Refused)
+
+
+def test_a_suspicion_that_only_a_view_still_holds_is_refuted(
+    registry: Registry, owner: Owner
+) -> None:
+    """The registry that raised it died; else that view would never route to the session again."""
+    registry.join(owner)
+    suspected = SessionRecord(signed=owner.signed, suspected=1, witnesses_of=1, witnesses=("r9",))
+    actions = registry.sessions.relayed(at(1.0), [suspected], "view router")
+    assert probes(actions) == [Probe(sequence=0, suspected=1)]
+    assert registry.record(owner) == owner.record
+    assert registry.sessions.relayed(at(1.5), [suspected], "view router") == []
+    assert registry.sessions.relayed(at(3.0), [suspected], "view router") == []
+
+
+def test_a_suspicion_beyond_what_was_claimed_is_not_passed_on(
+    registry: Registry, owner: Owner
+) -> None:
+    """Nobody can make an owner count up but by one."""
+    registry.join(owner)
+    lie = SessionRecord(signed=owner.signed, suspected=1 << 62)
+    assert registry.sessions.relayed(at(1.0), [lie], "view router") == []

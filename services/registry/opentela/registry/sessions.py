@@ -173,15 +173,29 @@ class Sessions:
         return actions + self._take(at, applied, source, is_news=self.is_settled)
 
     def relayed(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
-        """Take claims that a view holds and no registry does any more: they are looked for anew.
+        """Take what a view holds and no registry does any more.
 
-        Only the owner's signature speaks for them, so nothing else of the records is believed.
+        Only claims are believed, for their owners' signatures, and looked for anew. A suspicion
+        that registries have forgotten is refuted by its owner, lest the view keeps it for ever.
         """
         actions: list[Action] = []
         for record in records:
             applied = self.held.admit(record.signed, None, wall=at.wall, source=source)
             actions += self._take(at, applied, source, is_news=self.is_settled)
+            actions += self._cleared(at, record)
         return actions
+
+    def _cleared(self, at: Moment, record: SessionRecord) -> list[Action]:
+        """Return how to have refuted what a view holds against a session that is heard here."""
+        mine = self.held.like(record)
+        against = max(record.suspected, record.witnesses_of)
+        # Of an incarnation that was never claimed nobody suspects anything in good faith.
+        if mine is None or against != claim_of(mine).incarnation:
+            return []
+        path = exchange.path_to(mine)
+        if not self.detector.is_heard(path.session, at.now):
+            return []
+        return self._remind(at, path, Probe(sequence=0, suspected=against))
 
     def _doubted(self, at: Moment, record: SessionRecord) -> list[Action]:
         """Return how to have a suspicion refuted before it is believed; empty to believe it.
