@@ -196,12 +196,12 @@ class Network:
         self._fading = [i for i in self._fading if self._fades(i)]
         self._fading.append(interest)
 
-    def publish(self, source: "Node", subject: str, payload: bytes, reply: str) -> None:
-        """Carry a message from *source* to everybody who listens."""
+    def publish(self, source: "Node", subject: str, payload: bytes, reply: str) -> bool:
+        """Carry a message from *source* to everybody who listens, if it has a server."""
         source.note(">", subject, payload)
         if not source.attached:
             source.note("x", f"{subject} (no server)")
-            return
+            return False
         message = Message(subject, payload, reply)
         receivers = self._receivers(source, subject)
         for interest in receivers:
@@ -209,6 +209,7 @@ class Network:
         if reply and not receivers and not self._swallowed(source, subject):
             delay_s = self._delay(self.local)
             self.world.after(delay_s, self._answer_nobody, source, source.epoch, reply)
+        return True
 
     def _answer_nobody(self, source: "Node", epoch: int, reply: str) -> None:
         if epoch == source.epoch and source.attached:

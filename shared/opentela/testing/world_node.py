@@ -122,10 +122,10 @@ class Node:
 
     # Mesh --------------------------------------------------------------------
 
-    def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
-        """Hand a message to the mesh."""
+    def publish(self, subject: str, payload: bytes, *, reply: str = "") -> bool:
+        """Hand a message to the mesh; return False when there is no server to take it."""
         assert self.alive, f"{self.name} publishes after its end"
-        self.world.network.publish(self, subject, payload, reply)
+        return self.world.network.publish(self, subject, payload, reply)
 
     def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> "Interest":
         """Call *handler* with each message that matches *subject*."""

@@ -1,15 +1,15 @@
 """A simulated gateway: the session's half of each stream, between the mesh and the engine."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from opentela.core.errors import WireError
-from opentela.core.ids import SessionId
 from opentela.mesh.bus import Message
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import (
     TICK,
     AbortEngine,
+    BreakOff,
     CalleeAction,
     CalleeEvent,
     CarrierLost,
@@ -24,8 +24,21 @@ from opentela.testing.sim.driver import Driver
 from opentela.testing.sim.engine import Job, SimEngine
 from opentela.testing.world_node import Node
 from opentela.wire import frames, subjects
-from opentela.wire.frames import Body, Cancel, Credit, FailKind, Open
+from opentela.wire.frames import (
+    Body,
+    Cancel,
+    Credit,
+    Data,
+    End,
+    Fail,
+    FailKind,
+    Head,
+    Open,
+)
 from opentela.wire.subjects import SessionPath
+
+Key: TypeAlias = tuple[str, int]
+"""Where a stream is answered, and its number there."""
 
 _SETTINGS: Final = CalleeSettings()
 ENDED_MAX: Final = 1024
@@ -39,14 +52,15 @@ def _ignore() -> None:
 class SimStream:
     """One stream at a session."""
 
-    def __init__(self, gateway: "SimGateway", frame: Open, answer_to: str) -> None:
+    def __init__(self, gateway: "SimGateway", key: Key) -> None:
         self._gateway = gateway
-        self._answer_to = answer_to
+        self._key = key
+        self._answer_to, number = key
         self._job: Job | None = None
-        self.callee = Callee(frame.stream, _SETTINGS)
+        self.callee = Callee(number, _SETTINGS)
         self._driver = Driver[CalleeEvent, CalleeAction](
             gateway.node,
-            f"callee/{gateway.path.session}/{frame.stream}",
+            f"callee/{gateway.path.session}/{number}",
             step=self.callee.step,
             perform=self._perform,
             next_deadline=self.callee.next_deadline,
@@ -63,7 +77,7 @@ class SimStream:
     def _settle(self) -> None:
         if self.callee.ended:
             self._driver.stop()
-            self._gateway.ended(self.callee.stream)
+            self._gateway.ended(self._key)
 
     def _perform(self, action: CalleeAction) -> None:
         job = self._job
@@ -84,7 +98,16 @@ class SimStream:
                 assert job is not None
                 job.resume()
             case _:
-                self._gateway.node.publish(self._answer_to, frames.encode(action))
+                self._send(action)
+
+    def _send(self, frame: Head | Data | End | Fail | Credit) -> None:
+        payload = frames.encode(frame)
+        if self._gateway.node.publish(self._answer_to, payload):
+            return
+        if isinstance(frame, Fail):
+            self._gateway.owed.append((self._answer_to, payload))
+        else:
+            self._driver.feed(CarrierLost())
 
 
 class SimGateway:
@@ -103,8 +126,9 @@ class SimGateway:
         self.is_draining = False
         self.received = 0
         self.on_carried: Callable[[], None] = _ignore
-        self.streams: dict[int, SimStream] = {}
-        self._ended: dict[int, None] = {}
+        self.streams: dict[Key, SimStream] = {}
+        self.owed: list[tuple[str, bytes]] = []
+        self._ended: dict[Key, None] = {}
         self._interest = node.subscribe(subjects.data(path), self._on_message)
 
     def drain(self) -> None:
@@ -113,40 +137,56 @@ class SimGateway:
 
     def close(self) -> None:
         """Break off what still runs, and listen no more."""
+        self.is_draining = True
         self.node.unsubscribe(self._interest)
-        self.lose_carrier()
+        for stream in list(self.streams.values()):
+            stream.feed(BreakOff(FailKind.ENGINE_LOST, "the session ended"))
 
     def lose_carrier(self) -> None:
         """Let every stream know that its frames are lost from now on."""
         for stream in list(self.streams.values()):
             stream.feed(CarrierLost())
 
-    def ended(self, stream: int) -> None:
+    def regain_carrier(self) -> None:
+        """Tell routers what could not be told."""
+        owed, self.owed = self.owed, []
+        for answer_to, payload in owed:
+            self.node.publish(answer_to, payload)
+
+    def ended(self, key: Key) -> None:
         """Forget a stream, but not that it was there."""
-        if self.streams.pop(stream, None) is not None:
-            self._ended[stream] = None
+        if self.streams.pop(key, None) is not None:
+            self._remember(key)
             self.on_carried()
-            if len(self._ended) > ENDED_MAX:
-                del self._ended[next(iter(self._ended))]
+
+    def _remember(self, key: Key) -> None:
+        self._ended[key] = None
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     def _on_message(self, message: Message) -> None:
         try:
             frame = frames.decode(message.payload)
-        except WireError:
-            self.node.note(".", "unreadable frame")
+            answer_to = subjects.answer(message.reply, self.path)
+        except WireError as error:
+            self.node.note(".", f"refused: {error}")
             return
-        stream = self.streams.get(frame.stream)
-        if stream is None and isinstance(frame, Open) and frame.stream not in self._ended:
-            answer_to = _answer_to(message.reply, self.path.session)
-            if self.is_draining:
-                fail = failure(frame.stream, FailKind.REFUSED, "draining", may_have_begun=False)
-                self.node.publish(answer_to, frames.encode(fail))
+        key = (answer_to, frame.stream)
+        stream = self.streams.get(key)
+        if stream is None:
+            if not isinstance(frame, Open) or key in self._ended:
+                # Its Open may yet come, late, and must start nothing.
+                self._remember(key)
                 return
-            stream = self.streams[frame.stream] = SimStream(self, frame, answer_to)
+            if self.is_draining:
+                self._refuse(key)
+                return
+            stream = self.streams[key] = SimStream(self, key)
             self.on_carried()
-        if stream is not None and isinstance(frame, Open | Body | Credit | Cancel):
+        if isinstance(frame, Open | Body | Credit | Cancel):
             stream.feed(frame)
 
-
-def _answer_to(reply: str, session: SessionId) -> str:
-    return f"{reply.rpartition('.')[0]}.{session}"
+    def _refuse(self, key: Key) -> None:
+        self._remember(key)
+        fail = failure(key[1], FailKind.REFUSED, "draining", may_have_begun=False)
+        self.node.publish(key[0], frames.encode(fail))

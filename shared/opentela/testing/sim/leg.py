@@ -18,6 +18,7 @@ from opentela.stream.events import (
     Begin,
     CallerAction,
     CallerEvent,
+    CarrierLost,
     Consumed,
     Withdraw,
 )
@@ -66,6 +67,7 @@ class Leg:
         self._reply = subjects.reply(
             router.node.name, self._path.provider, router.instance, f"{stream:016x}"
         )
+        self._answers = subjects.answer(self._reply, self._path)
         self._driver = Driver[CallerEvent, CallerAction](
             router.node,
             f"caller/{stream}",
@@ -84,6 +86,10 @@ class Leg:
         """Stop the engine; nothing more is told."""
         self.feed(Withdraw(reason))
 
+    def is_answered_on(self, subject: str) -> bool:
+        """Return whether nobody but the asked session may publish on *subject*."""
+        return subject == self._answers
+
     def feed(self, event: CallerEvent) -> None:
         """Take an event."""
         self._driver.feed(event)
@@ -95,9 +101,7 @@ class Leg:
 
     def _perform(self, action: CallerAction) -> None:
         match action:
-            case Open():
-                self._publish(action, reply=self._reply)
-            case Body() | Credit() | Cancel():
+            case Open() | Body() | Credit() | Cancel():
                 self._publish(action)
             case Acknowledged():
                 self._tell(Acked())
@@ -111,9 +115,23 @@ class Leg:
             case Fail():
                 self._tell(Failed(action))
 
-    def _publish(self, frame: Open | Body | Credit | Cancel, *, reply: str = "") -> None:
-        payload = frames.encode(frame)
-        self._router.node.publish(subjects.data(self._path), payload, reply=reply)
+    def lose_carrier(self) -> None:
+        """Fail without a mesh; the session is told when there is one again."""
+        self._router.owe(self._letter(Cancel(self._caller.stream, "the router lost the mesh")))
+        self.feed(CarrierLost())
+
+    def _letter(self, frame: Open | Body | Credit | Cancel) -> tuple[str, bytes, str]:
+        return subjects.data(self._path), frames.encode(frame), self._reply
+
+    def _publish(self, frame: Open | Body | Credit | Cancel) -> None:
+        letter = self._letter(frame)
+        subject, payload, reply = letter
+        if self._router.node.publish(subject, payload, reply=reply):
+            return
+        if isinstance(frame, Cancel):
+            self._router.owe(letter)
+        else:
+            self._driver.feed(CarrierLost(unsent=isinstance(frame, Open | Body)))
 
     def _tell(self, event: Event) -> None:
         if not self.is_over:

@@ -22,7 +22,7 @@ from opentela.router.directory import Directory
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.least_load import LeastLoad
 from opentela.stream.caller import CallerSettings
-from opentela.stream.events import CarrierLost, NoResponders
+from opentela.stream.events import NoResponders
 from opentela.testing.sim import keys
 from opentela.testing.sim.driver import Driver, Inbox
 from opentela.testing.sim.exchange import Exchange
@@ -74,6 +74,7 @@ class RouterShell:
         self.exchanges: dict[str, Exchange] = {}
         self.legs: dict[int, Leg] = {}
         self.unreadable = 0
+        self._owed: list[tuple[str, bytes, str]] = []
         self.instance = f"i{node.epoch}"
         self._streams = node.rng.getrandbits(_EPOCH_BITS) << _EPOCH_BITS
         self._inbox = Inbox(node, node.name)
@@ -91,7 +92,7 @@ class RouterShell:
         node.subscribe(subjects.replies(node.name, self.instance), self._on_frame)
         node.on_no_responders = self._on_no_responders
         node.on_mesh_lost = self._on_mesh_lost
-        node.on_mesh_back = lambda: self._driver.feed(v.MeshBack())
+        node.on_mesh_back = self._on_mesh_back
 
     def begin(self) -> None:
         """Start to ask for the map."""
@@ -165,7 +166,9 @@ class RouterShell:
             self.unreadable += 1
             return
         leg = self.legs.get(frame.stream)
-        if leg is not None and isinstance(frame, Head | Data | End | Fail | Credit):
+        if leg is None or not leg.is_answered_on(message.subject):
+            return
+        if isinstance(frame, Head | Data | End | Fail | Credit):
             leg.feed(frame)
 
     def _on_no_responders(self, reply: str) -> None:
@@ -177,7 +180,17 @@ class RouterShell:
 
     def _on_mesh_lost(self) -> None:
         for leg in list(self.legs.values()):
-            leg.feed(CarrierLost())
+            leg.lose_carrier()
+
+    def _on_mesh_back(self) -> None:
+        owed, self._owed = self._owed, []
+        for subject, payload, reply in owed:
+            self.node.publish(subject, payload, reply=reply)
+        self._driver.feed(v.MeshBack())
+
+    def owe(self, letter: tuple[str, bytes, str]) -> None:
+        """Keep a `Cancel` until the mesh is back."""
+        self._owed.append(letter)
 
     def _perform(self, action: v.Action) -> None:
         match action:

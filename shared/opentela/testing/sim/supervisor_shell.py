@@ -30,6 +30,7 @@ _LOCAL_S: Final = 0.001
 """What asking the engine something takes; its host is ours."""
 _SPAWN_S: Final = 0.05
 _STOP_S: Final = 0.5
+_IDLE_POLL_S: Final = 0.5
 
 
 class SupervisorForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ class SupervisorShell:
             tick=e.Tick(),
         )
         node.on_mesh_lost = self._on_mesh_lost
-        node.on_mesh_back = lambda: self._driver.feed(e.MeshJoined())
+        node.on_mesh_back = self._on_mesh_back
         self._performers: Mapping[type, Callable[..., None]] = {
             a.MakeSession: self._make_session,
             a.LaunchEngine: self._launch_engine,
@@ -111,7 +112,7 @@ class SupervisorShell:
             a.SendBeat: self._send_beat,
             a.AnswerProbe: self._answer_probe,
             a.OpenGateway: self._open_gateway,
-            a.DrainGateway: lambda action: self._gateways[action.path.session].drain(),
+            a.DrainGateway: self._drain_gateway,
             a.CloseGateway: self._close_gateway,
             a.RetireGateway: self._retire_gateway,
             a.Exit: self._exit,
@@ -262,6 +263,11 @@ class SupervisorShell:
         for gateway in self._gateways.values():
             gateway.lose_carrier()
 
+    def _on_mesh_back(self) -> None:
+        for gateway in self._gateways.values():
+            gateway.regain_carrier()
+        self._driver.feed(e.MeshJoined())
+
     # Gateways ----------------------------------------------------------------
 
     def _open_gateway(self, action: a.OpenGateway) -> None:
@@ -273,6 +279,9 @@ class SupervisorShell:
         received = sum(gateway.received for gateway in self._gateways.values())
         self._driver.feed(e.Carried(self.in_flight, received))
 
+    def _drain_gateway(self, action: a.DrainGateway) -> None:
+        self._gateways[action.path.session].drain()
+
     def _close_gateway(self, action: a.CloseGateway) -> None:
         gateway = self._gateways.pop(action.path.session, None)
         if gateway is not None:
@@ -280,9 +289,15 @@ class SupervisorShell:
             self._tell_carried()
 
     def _retire_gateway(self, action: a.RetireGateway) -> None:
-        self._gateways[action.path.session].drain()
-        closing = a.CloseGateway(action.path)
-        self.engine.later(action.limit_s, self._close_gateway, closing)
+        gateway = self._gateways[action.path.session]
+        gateway.drain()
+        self._await_idle(gateway, self.node.now() + action.limit_s)
+
+    def _await_idle(self, gateway: SimGateway, limit_at: float) -> None:
+        if gateway.streams and self.node.now() < limit_at:
+            self.engine.later(_IDLE_POLL_S, self._await_idle, gateway, limit_at)
+        else:
+            self._close_gateway(a.CloseGateway(gateway.path))
 
     def _exit(self, action: a.Exit) -> None:
         assert all(claim.lifecycle >= Lifecycle.DOWN for claim in self.sessions.values())
