@@ -99,7 +99,9 @@ def sessions(
     *, home: Path | None, access: Path | None, model: str, with_ended: bool, as_json: bool
 ) -> None:
     """List the sessions of the mesh."""
-    path = _access(_home(home), access)
+    here = _home(home)
+    path = _access(here, access)
+    provider_access = "FILE" if access else str(here.access("provider"))
 
     async def main(life: Lifecycle) -> None:
         async def work() -> None:
@@ -111,7 +113,8 @@ def sessions(
                 _print_json(listed)
             else:
                 console = Console()
-                tables.show(console, tables.sessions(listed, console.options))
+                table = tables.sessions(listed, console.options, provider_access=provider_access)
+                tables.show(console, table)
 
         await look.until_stopped(life, work())
 
@@ -151,7 +154,11 @@ def events(
     since_ms = history.length_ms(since)
     console = Console(soft_wrap=True)
 
+    told = 0
+
     def tell(event: LifecycleEvent) -> None:
+        nonlocal told
+        told += 1
         if as_json:
             _print_json(event)
         else:
@@ -160,6 +167,8 @@ def events(
     async def main(life: Lifecycle) -> None:
         async def work() -> None:
             await look.events(path, SystemClock(), wanted, since_ms, tell, follow=follow)
+            if not told and not as_json:
+                console.print(f"No event of the last {since}; -f waits for the next.", style="dim")
 
         await look.until_stopped(life, work())
 

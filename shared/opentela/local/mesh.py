@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -183,7 +184,7 @@ class LocalMesh:
         headers = {"Authorization": f"Bearer {token}"}
         async with self._http.get(f"{child.health}/status", headers=headers) as answer:
             body = await answer.json()
-        return str(body["address"])
+        return urlsplit(str(body["api"])).netloc
 
     def _running(self, part: Part) -> Running:
         process = part.process

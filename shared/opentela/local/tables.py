@@ -39,10 +39,12 @@ def short(session: str, *, style: str = "") -> Text:
     return plain(f"…{session[-_SESSION_SHOWN:]}", style=style)
 
 
-def sessions(rows: Sequence[SessionRow], options: ConsoleOptions) -> RenderableType:
+def sessions(
+    rows: Sequence[SessionRow], options: ConsoleOptions, *, provider_access: str = "FILE"
+) -> RenderableType:
     """Return the sessions as a table, or what to do when there is none."""
     if not rows:
-        return no_session()
+        return no_session(provider_access)
     shown = [column for column in _COLUMNS if options.max_width >= column.from_width]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for column in shown:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 
 import msgspec
 from rich.console import Console
@@ -19,7 +20,9 @@ async def up(life: Lifecycle, home: Home, *, api: str, clock: Clock, as_json: bo
     Raises:
         OtelaError: It does not start, or a part of it cannot be kept running.
     """
-    async with LocalMesh.open(home, api=api, clock=clock) as mesh:
+    async with AsyncExitStack() as stack:
+        with Console(stderr=True).status("starting hub, registry and router"):
+            mesh = await stack.enter_async_context(LocalMesh.open(home, api=api, clock=clock))
         _tell(mesh, as_json=as_json)
 
         def report(line: str) -> None:
