@@ -138,7 +138,7 @@ SPAWN_MODES: Final = ("child", "group", "session", "orphan")
 _SLEEPER: Final = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
 _ORPHAN: Final = (
     "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]],"
-    " start_new_session=True, stdout=subprocess.DEVNULL).pid)"
+    " start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
 )
 
 

@@ -107,6 +107,17 @@ class RestartConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     steady_s: Seconds = 300.0
 
 
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one session takes on.
+
+    Attributes:
+        streams_max: Requests at once; above it they are refused, and routers try elsewhere. Each
+            may hold a window of 256 KiB both ways.
+    """
+
+    streams_max: Count = 1024
+
+
 class DrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a session ends.
 
@@ -175,6 +186,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     engine: EngineConfig = EngineConfig()
     watch: WatchConfig = WatchConfig()
     restart: RestartConfig = RestartConfig()
+    gateway: GatewayConfig = GatewayConfig()
     drain: DrainConfig = DrainConfig()
     walltime: WalltimeConfig = WalltimeConfig()
     cache: CacheConfig = CacheConfig()

@@ -82,6 +82,10 @@ class EngineAdapter(Protocol):
     key_variable: str
     offer_paths: tuple[str, ...]
 
+    @property
+    def has_metrics(self) -> bool:
+        """Whether `METRICS_PATH` is worth reading."""
+
     def is_started_by(self, argv: Sequence[str]) -> bool:
         """Return whether *argv* starts such an engine."""
 

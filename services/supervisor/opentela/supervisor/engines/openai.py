@@ -27,6 +27,11 @@ class OpenAi:
     offer_paths: tuple[str, ...] = ()
     metrics = MetricNames()
 
+    @property
+    def has_metrics(self) -> bool:
+        """Whether any of its metrics is known."""
+        return any(self.metrics)
+
     def is_started_by(self, argv: Sequence[str]) -> bool:
         """Return whether there is a command: this is what remains when nothing else fits."""
         return bool(argv)

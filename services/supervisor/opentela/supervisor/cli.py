@@ -1,0 +1,140 @@
+"""The command `otela start`."""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from opentela import service
+from opentela.core import ids
+from opentela.core.errors import ConfigError, CredentialError
+from opentela.core.ids import NodeId, ProviderId, SiteId
+from opentela.mesh import access as accesses
+from opentela.mesh.access import Access
+from opentela.service import Lifecycle
+from opentela.settings import Settings, add_options
+from opentela.supervisor import command
+from opentela.supervisor.claims import Place
+from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.run import serve
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example: otela start --access me.toml -- vllm serve Qwen/Qwen3-8B --port {port}",
+)
+@click.option(
+    "--access",
+    metavar="FILE",
+    help="What lets us into the mesh; given out by `otela mesh invite`.",
+)
+@click.option("--site", help="Where this runs; by default the access file's site.")
+@click.option("--node", help="This host or allocation; by default the host name.")
+@click.option("--walltime", default="", help="When to be gone: 2h, 90m; by default Slurm's end.")
+@click.option(
+    "--model-alias",
+    "aliases",
+    multiple=True,
+    metavar="ALIAS[=MODEL]",
+    help="A further name of the engine's model; repeatable.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="For those who choose; repeatable.",
+)
+@add_options(SupervisorConfig, service="supervisor")
+@click.argument("argv", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
+def start(
+    *,
+    settings: Settings[SupervisorConfig],
+    access: str | None,
+    site: str | None,
+    node: str | None,
+    walltime: str,
+    aliases: tuple[str, ...],
+    labels: tuple[str, ...],
+    argv: tuple[str, ...],
+) -> None:
+    """Run an engine and offer its models to the mesh.
+
+    The command is passed on word by word; no shell reads it. `{port}` in it is replaced by a free
+    port, which is also offered as $OTELA_PORT.
+    """
+    config = settings.value
+    config = msgspec.structs.replace(
+        config,
+        access=access or config.access,
+        site=site or config.site,
+        node=node or config.node,
+        aliases={**config.aliases, **_pairs(aliases, "--model-alias", needs_value=False)},
+        labels={**config.labels, **_pairs(labels, "--label", needs_value=True)},
+    )
+    command.check(argv, os.environ)
+    admitted = admission(config)
+    place = placed(config, admitted, os.environ, socket.gethostname())
+
+    async def main(life: Lifecycle) -> None:
+        await serve(life, config, argv, access=admitted, place=place, walltime=walltime)
+
+    service.run(main, name="supervisor", log_config=config.log)
+
+
+def admission(config: SupervisorConfig) -> Access:
+    """Return what lets us into the mesh.
+
+    Raises:
+        ConfigError: No file was named.
+        CredentialError: It is unusable, or not a provider's.
+    """
+    if not config.access:
+        raise ConfigError("no access file", remedy="give --access FILE; ask your operator for one")
+    access = accesses.read(Path(config.access))
+    if access.role != "provider":
+        raise CredentialError(
+            f"{config.access} is the access of a {access.role}, not of a provider",
+            remedy="get one with: otela mesh invite PROVIDER",
+        )
+    return access
+
+
+def placed(
+    config: SupervisorConfig, access: Access, environ: Mapping[str, str], host: str
+) -> Place:
+    """Return where our sessions live.
+
+    Raises:
+        ConfigError: A name is none.
+        CredentialError: The access is for another site.
+    """
+    slurm = _as_name(environ.get("SLURM_CLUSTER_NAME", ""))
+    site = ids.name(config.site or access.site or slurm or "local", field="site")
+    if access.site and site != access.site:
+        raise CredentialError(
+            f"the access is for the site {access.site}, not for {site}",
+            remedy=f"leave --site away, or get an access for {site}",
+        )
+    node = ids.name(config.node, field="node") if config.node else _as_name(host) or "node"
+    return Place(ProviderId(access.provider), SiteId(site), NodeId(node))
+
+
+def _as_name(text: str) -> str:
+    """Return *text* as a name, as near as can be; empty when nothing of it can stand in one."""
+    first = text.partition(".")[0].lower()
+    kept = "".join(one if ids.is_name(one) or one in "-_" else "-" for one in first)
+    return kept.strip("-_")[:63]
+
+
+def _pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, str]:
+    pairs = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or (needs_value and not equals):
+            raise ConfigError(f"{field} {one!r} is no pair", remedy="write it as key=value")
+        pairs[key] = value
+    return pairs

@@ -1,0 +1,151 @@
+"""A supervisor put together: mesh, gateways, engine, machine."""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Final
+
+from opentela.core.errors import ConfigError, MeshUnavailableError
+from opentela.mesh.access import Access
+from opentela.mesh.data_client import DataClient
+from opentela.mesh.nats_bus import BusState, NatsBus
+from opentela.service import Lifecycle, SystemClock
+from opentela.supervisor import caches, hardware
+from opentela.supervisor import walltime as walltimes
+from opentela.supervisor.claims import Place
+from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.engine_runner import EngineRunner
+from opentela.supervisor.engines import adapter_for
+from opentela.supervisor.gateway import GatewaySettings
+from opentela.supervisor.gateways import Gateways
+from opentela.supervisor.machine import Machine
+from opentela.supervisor.offer import Terms
+from opentela.supervisor.output import Copier
+from opentela.supervisor.process import reclaim
+from opentela.supervisor.shell import SupervisorShell
+from opentela.supervisor.voice import Voice
+from opentela.telemetry import log as logs
+
+log: Final = logs.get_logger()
+
+MESH_WAIT_S: Final = 5.0
+"""For the mesh before the engine is started: wrong credentials show within it. A mesh that is only
+away for now is waited for while the engine loads."""
+_STDOUT: Final = 1
+
+
+async def serve(
+    life: Lifecycle,
+    config: SupervisorConfig,
+    argv: Sequence[str],
+    *,
+    access: Access,
+    place: Place,
+    walltime: str,
+) -> None:
+    """Run the command *argv* and offer it to the mesh until it fails for good or we are to leave.
+
+    Raises:
+        ConfigError: A setting does not fit this host.
+        CredentialError: The mesh refuses the access.
+        EngineError: The engine failed for good.
+    """
+    machine = _machine(config, argv, place, walltime)
+    caches_of_node = caches.variables(config.cache, os.environ)
+    shell = SupervisorShell(machine, clock=SystemClock(), on_ready=life.ready)
+    async with AsyncExitStack() as stack:
+        await life.health.open(config.health)
+        life.health.status = shell.status
+        copier = stack.enter_context(_copier(config))
+        bus = NatsBus(
+            access,
+            name=place.node,
+            on_state=lambda state, _: shell.mesh_changed(connected=state is BusState.CONNECTED),
+        )
+        data = DataClient(access, name=place.node)
+        clients: tuple[NatsBus | DataClient, ...] = (bus, data)
+        for client in clients:
+            stack.push_async_callback(client.close)
+        await _reclaim()
+        missed = [client for client in clients if not await _reach(client, MESH_WAIT_S)]
+        await shell.run(
+            runner=EngineRunner(
+                argv,
+                config,
+                environ=os.environ,
+                caches=caches_of_node,
+                copier=copier,
+                rng=random.SystemRandom(),
+                tell=shell.tell,
+                spawn=shell.spawn,
+            ),
+            gateways=Gateways(
+                data, GatewaySettings(streams_max=config.gateway.streams_max), shell.spawn
+            ),
+            voice=Voice(bus, shell.tell),
+            stopping=life.stopping,
+            beside=[client.open(None) for client in missed],
+        )
+
+
+def _machine(config: SupervisorConfig, argv: Sequence[str], place: Place, walltime: str) -> Machine:
+    clock = SystemClock()
+    ends_at = walltimes.end(walltime, os.environ, clock.wall())
+    adapter = adapter_for(config.engine.kind, argv)
+    found = hardware.find(os.environ)
+    return Machine(
+        config,
+        place=place,
+        terms=Terms(
+            engine=adapter.name,
+            expected=adapter.expected_models(argv),
+            aliases=config.aliases,
+            labels=config.labels,
+            hardware=found.name,
+            gpus=found.gpus,
+            walltime_ends_at=ends_at,
+        ),
+        walltime=walltimes.plan(config.walltime, ends_at=ends_at, wall=clock.wall()),
+        # Session nonces come from it, too: they must differ from those of every other process.
+        rng=random.SystemRandom(),
+        now=clock.now(),
+    )
+
+
+async def _reclaim() -> None:
+    killed = await asyncio.to_thread(reclaim)
+    if killed:
+        log.warning("engine_remains_killed", pids=killed)
+
+
+async def _reach(client: NatsBus | DataClient, timeout_s: float) -> bool:
+    try:
+        await client.open(timeout_s)
+    except MeshUnavailableError as error:
+        log.warning("mesh_unreachable", reason=str(error))
+        return False
+    return True
+
+
+@contextmanager
+def _copier(config: SupervisorConfig) -> Iterator[Copier]:
+    """Pass the engine's output on to where it shall go."""
+    descriptor = _STDOUT
+    if config.engine.log_file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            descriptor = os.open(config.engine.log_file, flags, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"engine.log_file = {config.engine.log_file}: {os.strerror(error.errno or 0)}",
+                remedy="name a file that can be written, or leave it empty for stdout",
+            ) from error
+    copier = Copier(descriptor)
+    try:
+        yield copier
+    finally:
+        copier.close()
+        if descriptor != _STDOUT:
+            os.close(descriptor)

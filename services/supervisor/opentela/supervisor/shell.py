@@ -1,0 +1,252 @@
+"""A supervisor at work: feeds its machine, does what it says, and leaves nothing behind."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from opentela.core.clock import Clock
+from opentela.core.errors import EngineError
+from opentela.supervisor import status
+from opentela.supervisor.actions import (
+    Action,
+    Announce,
+    AnswerProbe,
+    CloseGateway,
+    DrainGateway,
+    Exit,
+    LaunchEngine,
+    MakeSession,
+    OpenGateway,
+    ProbeEngine,
+    ReadLoad,
+    ReadOffer,
+    RetireGateway,
+    SendBeat,
+    StopEngine,
+)
+from opentela.supervisor.engine_runner import EngineRunner
+from opentela.supervisor.events import (
+    Event,
+    MeshJoined,
+    ProbeArrived,
+    SessionMade,
+    StopAsked,
+    Tick,
+    VerdictArrived,
+)
+from opentela.supervisor.gateways import Gateways
+from opentela.supervisor.machine import Machine
+from opentela.supervisor.voice import Voice
+from opentela.telemetry import log as logs
+from opentela.wire.subjects import SessionPath
+
+log: Final = logs.get_logger()
+
+EVENTS_QUEUED_MAX: Final = 1024
+"""Beyond this, probes and verdicts are dropped: registries repeat them. Nothing else comes often."""
+END_WITHIN_S: Final = 2.0
+"""When we are told to go at once; what is left then is the guardian's."""
+
+_LEAVE_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+"""Slurm's `--signal=B:USR1@120` and its kin: whoever sends one wants us to leave in order."""
+
+OnReady = Callable[[bool, str], None]
+
+
+class SupervisorShell:
+    """Runs one machine until it exits.
+
+    Attributes:
+        machine: For the status page.
+    """
+
+    def __init__(self, machine: Machine, *, clock: Clock, on_ready: OnReady) -> None:
+        self.machine = machine
+        self._clock = clock
+        self._on_ready = on_ready
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._tasks = asyncio.TaskGroup()
+        self._kept: set[asyncio.Task[None]] = set()
+        self._is_connected = False
+        self._failure: str | None = None
+        self._runner: EngineRunner | None = None
+        self._gateways: Gateways | None = None
+        self._voice: Voice | None = None
+
+    def tell(self, event: Event) -> None:
+        """Let the machine know of *event* soon."""
+        if isinstance(event, ProbeArrived | VerdictArrived) and (
+            self._events.qsize() >= EVENTS_QUEUED_MAX
+        ):
+            log.warning("events_dropped", kind=type(event).__name__)
+            return
+        self._events.put_nowait(event)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do *work* beside everything else; its failure ends us."""
+        task = self._tasks.create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
+    def mesh_changed(self, *, connected: bool) -> None:
+        """Take note that the mesh is reached, or lost."""
+        self._is_connected = connected
+        self.tell(MeshJoined() if connected else Tick())
+
+    async def run(
+        self,
+        *,
+        runner: EngineRunner,
+        gateways: Gateways,
+        voice: Voice,
+        stopping: asyncio.Event,
+        beside: Iterable[Coroutine[Any, Any, None]] = (),
+    ) -> None:
+        """Work until the machine exits, and do what is given *beside*.
+
+        Raises:
+            EngineError: The engine failed for good.
+            CredentialError: The mesh does not let us in.
+        """
+        self._runner, self._gateways, self._voice = runner, gateways, voice
+        async with _leave_signals(self.tell), self._ending(runner, gateways), self._tasks:
+            for work in (self._await_stop(stopping), *beside):
+                self.spawn(work)
+            await self._drive()
+            for task in tuple(self._kept):
+                task.cancel()
+        if self._failure:
+            raise EngineError(self._failure, remedy="the engine's output says more")
+
+    def status(self) -> dict[str, Any]:
+        """Return what `/status` tells."""
+        runner, gateways = self._runner, self._gateways
+        if runner is None or gateways is None:
+            return {}
+        return status.document(
+            self.machine,
+            pid=runner.pid,
+            address=runner.http.address.shown,
+            running=gateways.carried().running,
+            tail=runner.tail,
+        )
+
+    async def _drive(self) -> None:
+        assert self._runner is not None
+        assert self._gateways is not None
+        event: Event = Tick()
+        while True:
+            carried = self._gateways.carried()
+            for one in (self._runner.take_output(), carried, event):
+                if one is not None:
+                    await self._step(one)
+            status.measure(self.machine, carried.running)
+            self._on_ready(*status.readiness(self.machine, is_connected=self._is_connected))
+            if self._failure is not None:
+                return
+            event = await self._next_event()
+
+    async def _step(self, event: Event) -> None:
+        for action in self.machine.step(self._clock.now(), self._clock.wall(), event):
+            await self._perform(action)
+
+    async def _next_event(self) -> Event:
+        now = self._clock.now()
+        left_s = self.machine.next_deadline(now, self._clock.wall()) - now
+        scope = asyncio.timeout(max(0.0, left_s))
+        try:
+            async with scope:
+                return await self._events.get()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            return Tick()
+
+    async def _perform(self, action: Action) -> None:
+        runner, gateways, voice = self._runner, self._gateways, self._voice
+        assert runner is not None
+        assert gateways is not None
+        assert voice is not None
+        match action:
+            case MakeSession():
+                self.tell(SessionMade(voice.new_key()))
+            case Announce(claim=claim):
+                await voice.announce(claim)
+                if claim.incarnation == 1:
+                    self.spawn(voice.listen(SessionPath(claim.provider, claim.site, claim.session)))
+            case SendBeat(path=path, beat=beat):
+                await voice.beat(path, beat)
+            case AnswerProbe(path=path, sequence=sequence, reply=reply):
+                await voice.answer(path, sequence, reply)
+            case OpenGateway() | DrainGateway() | CloseGateway() | RetireGateway():
+                await _tell_gateways(gateways, action, runner)
+            case Exit(reason=reason):
+                self._failure = reason
+            case _:
+                _ask_engine(runner, action)
+
+    async def _await_stop(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        self.tell(StopAsked("asked to stop"))
+
+    @asynccontextmanager
+    async def _ending(self, runner: EngineRunner, gateways: Gateways) -> AsyncIterator[None]:
+        """Leave neither requests nor processes behind, whatever ended the block."""
+        try:
+            yield
+        finally:
+            try:
+                async with asyncio.timeout(END_WITHIN_S):
+                    gateways.close_all()
+                    await runner.end_at_once()
+            except TimeoutError:
+                log.warning("engine_left_to_guardian", pid=runner.pid)
+
+
+async def _tell_gateways(
+    gateways: Gateways,
+    action: OpenGateway | DrainGateway | CloseGateway | RetireGateway,
+    runner: EngineRunner,
+) -> None:
+    match action:
+        case OpenGateway(path=path):
+            await gateways.open(path, runner.http)
+        case DrainGateway(path=path):
+            gateways.drain(path)
+        case CloseGateway(path=path):
+            gateways.close(path)
+        case RetireGateway(path=path, limit_s=limit_s):
+            gateways.retire(path, limit_s)
+
+
+def _ask_engine(
+    runner: EngineRunner,
+    action: LaunchEngine | StopEngine | ProbeEngine | ReadOffer | ReadLoad,
+) -> None:
+    match action:
+        case LaunchEngine(launch=launch):
+            runner.launch(launch)
+        case StopEngine(term_s=term_s):
+            runner.stop(term_s)
+        case ProbeEngine():
+            runner.probe()
+        case ReadOffer():
+            runner.read_offer()
+        case ReadLoad():
+            runner.read_load()
+
+
+@asynccontextmanager
+async def _leave_signals(tell: Callable[[Event], None]) -> AsyncIterator[None]:
+    """Take every signal of a scheduler for the wish that we leave; an ignored one stays ignored."""
+    loop = asyncio.get_running_loop()
+    taken = [one for one in _LEAVE_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    for number in taken:
+        loop.add_signal_handler(number, tell, StopAsked(number.name))
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)

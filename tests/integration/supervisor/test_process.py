@@ -1,0 +1,308 @@
+"""An engine's processes: started as asked, ended to the last child, whoever is killed first."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from opentela.supervisor import proctree
+from opentela.supervisor.process import EngineProcess, reclaim
+from opentela.supervisor.proctree import Process
+from opentela.testing.fake_engine import SPAWN_MODES
+from opentela.testing.waiting import until
+
+FAKE = [sys.executable, "-m", "opentela.testing.fake_engine", "--port", "0"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()",
+]
+
+
+class Started:
+    """An engine's process under test, and every process of it that we know."""
+
+    def __init__(self, process: EngineProcess) -> None:
+        self.process = process
+        self.family: list[Process] = []
+
+    @property
+    def guardian(self) -> int:
+        assert self.process._guardian is not None
+        return self.process._guardian.pid
+
+    async def says(self, word: str) -> str:
+        """Return the first line with *word*, once the engine has written it."""
+        await until(lambda: any(word in line for line in self.process.lines.tail), word)
+        return next(line for line in self.process.lines.tail if word in line)
+
+    async def grown(self, members: int) -> list[Process]:
+        """Return guardian and descendants, once there are so many."""
+
+        def is_grown() -> bool:
+            self.family = proctree.descendants(self.guardian)
+            return len(self.family) >= members
+
+        await until(is_grown, f"{members} processes")
+        guardian = proctree.read(self.guardian)
+        assert guardian is not None
+        return [guardian, *self.family]
+
+
+Start = Callable[..., Awaitable[Started]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    async with AsyncExitStack() as stack:
+
+        async def start(argv: list[str], **environ: str) -> Started:
+            process = EngineProcess(tail_lines=50, copier=None, on_line=lambda _: None)
+            await process.spawn(argv, {**os.environ, **environ})
+
+            async def end() -> None:
+                if not process.has_ended:
+                    process.stop(0.0)
+                    await process.ended()
+
+            stack.push_async_callback(end)
+            return Started(process)
+
+        yield start
+
+
+def alive(family: list[Process]) -> list[int]:
+    return [one.pid for one in family if proctree.is_same(one)]
+
+
+async def test_arguments_reach_the_engine_word_by_word(start: Start) -> None:
+    """No shell: quotes, blanks, dollars, braces, newlines and the empty word are what they are."""
+    words = ["a b", "'q'", '"d"', "$HOME", "`id`", "*", "", '{"k": {}}', "é\n;", "--", "-c"]
+    code = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    started = await start([sys.executable, "-c", code, *words])
+    ending = await started.process.ended()
+    assert ending.reason.startswith("engine exited with status 0")
+    assert json.loads(started.process.lines.tail[0]) == words
+
+
+async def test_the_engine_starts_with_a_clean_slate(start: Start) -> None:
+    """A session of its own, default signals, no foreign descriptor, nothing to read."""
+    code = """
+import json, os, signal, sys
+print(json.dumps({
+    "leads": os.getsid(0) == os.getpid() == os.getpgid(0),
+    "ignored": [n.name for n in signal.Signals
+                if n in (1, 2, 3, 10, 12, 13, 15, 17, 25) and signal.getsignal(n) == 1],
+    "files": [n for n in os.listdir("/proc/self/fd") if int(n) > 2],
+    "stdin": sys.stdin.read(),
+    "given": os.environ["GIVEN"],
+}))
+"""
+    started = await start([sys.executable, "-c", code], GIVEN="a=b c")
+    await started.process.ended()
+    seen = json.loads(started.process.lines.tail[0])
+    # Python itself ignores SIGPIPE and SIGXFSZ; the listing of its files is one of them.
+    assert set(seen.pop("ignored")) <= {"SIGPIPE", "SIGXFSZ"}
+    assert len(seen.pop("files")) == 1
+    assert seen == {"leads": True, "stdin": "", "given": "a=b c"}
+
+
+@pytest.mark.parametrize("mode", SPAWN_MODES)
+async def test_sigterm_ends_the_engine_and_a_child_in_any_session(start: Start, mode: str) -> None:
+    """A child that ignores SIGTERM, in another group or session or without its parent, dies too."""
+    started = await start([*FAKE, "--spawn", mode])
+    await started.says("listening")
+    family = await started.grown(2)
+    started.process.stop(5.0)
+    ending = await started.process.ended()
+    assert ending.reason.startswith("engine exited with status 0")
+    assert alive(family) == []
+
+
+async def test_an_engine_that_ignores_sigterm_is_killed_at_its_limit(start: Start) -> None:
+    """And not before."""
+    started = await start(STUBBORN)
+    await started.says("up")
+    started.process.stop(60.0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await started.process.ended()
+    started.process.stop(0.1)
+    ending = await started.process.ended()
+    assert ending.reason == "engine was ended by SIGKILL: up"
+
+
+async def test_a_frozen_engine_is_woken_to_end(start: Start) -> None:
+    """SIGTERM alone would wait for SIGCONT for ever."""
+    started = await start(FAKE)
+    await started.says("listening")
+    os.kill(started.process.pid, signal.SIGSTOP)
+    started.process.stop(30.0)
+    assert (await started.process.ended()).reason.startswith("engine exited with status 0")
+
+
+@pytest.mark.parametrize("mode", SPAWN_MODES)
+async def test_what_a_killed_engine_leaves_is_ended(start: Start, mode: str) -> None:
+    """SIGKILL to the engine alone: its children are found and ended before it counts as ended."""
+    started = await start([*FAKE, "--spawn", mode])
+    await started.says("listening")
+    family = await started.grown(2)
+    os.kill(started.process.pid, signal.SIGKILL)
+    ending = await started.process.ended()
+    assert ending.reason.startswith("engine was ended by SIGKILL")
+    assert not ending.is_hopeless
+    assert alive(family) == []
+
+
+@pytest.mark.parametrize("mode", SPAWN_MODES)
+async def test_a_killed_guardian_takes_everything_with_it(start: Start, mode: str) -> None:
+    """The kernel ends the engine; its children are found by their mark."""
+    started = await start([*FAKE, "--spawn", mode])
+    await started.says("listening")
+    family = await started.grown(2)
+    os.kill(started.guardian, signal.SIGKILL)
+    ending = await started.process.ended()
+    assert ending.reason.startswith("engine its guardian was killed")
+    assert alive(family) == []
+
+
+async def test_a_frozen_guardian_is_the_kernels_business(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be asked, so it is killed after its time."""
+    monkeypatch.setattr("opentela.supervisor.process.STUCK_S", 0.1)
+    monkeypatch.setattr("opentela.supervisor.process._GUARDIAN_LATE_S", 0.1)
+    started = await start(FAKE)
+    await started.says("listening")
+    family = await started.grown(1)
+    os.kill(started.guardian, signal.SIGSTOP)
+    started.process.stop(0.1)
+    await started.process.ended()
+    assert alive(family) == []
+
+
+async def test_signals_to_everybody_do_not_end_the_guardian_first(start: Start) -> None:
+    """Slurm signals every process of a step."""
+    started = await start(STUBBORN)
+    await started.says("up")
+    family = await started.grown(1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        os.kill(started.guardian, number)
+    assert alive(family) == [started.guardian, started.process.pid]
+
+
+SUPERVISOR = """
+import asyncio, os, sys
+from opentela.supervisor.process import EngineProcess
+
+async def main():
+    process = EngineProcess(tail_lines=5, copier=None, on_line=lambda line: print(line, flush=True))
+    await process.spawn(sys.argv[1:], dict(os.environ))
+    await process.ended()
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def supervisor(mode: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A supervisor in a process of its own, whose engine listens and has a child."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SUPERVISOR, *FAKE, "--spawn", mode),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(20):
+            while b"listening" not in await process.stdout.readline():
+                pass
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("mode", SPAWN_MODES)
+async def test_a_killed_supervisor_leaves_nothing(mode: str) -> None:
+    """SIGKILL to the supervisor: the engine and all its children die too."""
+    async with supervisor(mode) as process:
+        family = proctree.descendants(process.pid)
+        assert len(family) >= 3  # guardian, engine, child
+        process.kill()
+        await process.wait()
+    took_s = await until(lambda: alive(family) == [], "the end of all", within_s=8.0)
+    assert took_s < 8.0
+
+
+async def test_what_a_killed_supervisor_and_its_killed_guardian_leave_is_reclaimed() -> None:
+    """Everything of ours was killed at once: the next supervisor ends what still holds the GPUs."""
+    async with supervisor("session") as process:
+        guardian, *rest = proctree.descendants(process.pid)
+        process.kill()
+        proctree.send(guardian, signal.SIGKILL)
+        await process.wait()
+    left = rest[-1]
+    await until(lambda: alive(rest) == [left.pid], "the end of the engine itself")
+    assert left.pid in reclaim()
+    await until(lambda: alive(rest) == [], "the end of the rest")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("", "Exec format error"), ("#!/no/such/interpreter\n", "No such file or directory")],
+)
+async def test_a_command_that_the_kernel_refuses_is_hopeless(
+    start: Start, tmp_path: Path, content: str, reason: str
+) -> None:
+    """It is not tried again, and the reason is the kernel's."""
+    program = tmp_path / "engine"
+    program.write_text(content)
+    program.chmod(0o755)
+    started = await start([str(program)])
+    assert started.process.pid == 0
+    ending = await started.process.ended()
+    assert ending.is_hopeless
+    assert ending.reason == f"the command cannot be run: {reason}"
+
+
+async def test_the_last_words_are_part_of_the_reason(start: Start) -> None:
+    """Who reads the failure sees why."""
+    code = "import sys; print('loading'); sys.stderr.write('CUDA out of memory'); sys.exit(3)"
+    started = await start([sys.executable, "-c", code])
+    ending = await started.process.ended()
+    assert ending.reason == "engine exited with status 3: CUDA out of memory"
+
+
+async def test_two_engines_of_one_supervisor_do_not_touch_each_other(start: Start) -> None:
+    """One of them dies; the other goes on serving."""
+    first, second = await start(FAKE), await start(FAKE)
+    url = (await second.says("listening")).split()[-1]
+    await first.says("listening")
+    os.kill(first.process.pid, signal.SIGKILL)
+    await first.process.ended()
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/health") as answer:
+        assert answer.status == 200
+
+
+async def test_control_of_the_fake_can_be_used_through_its_port(start: Start) -> None:
+    """Children that are spawned later are found as well."""
+    started = await start(FAKE)
+    url = (await started.says("listening")).split()[-1]
+    async with aiohttp.ClientSession() as http:
+        for mode in SPAWN_MODES:
+            async with http.post(f"{url}/control/spawn", json={"mode": mode}) as answer:
+                pid: Any = (await answer.json())["pid"]
+                assert pid in [one.pid for one in proctree.descendants(started.guardian)]
+    family = await started.grown(1 + len(SPAWN_MODES))
+    started.process.stop(1.0)
+    await started.process.ended()
+    assert alive(family) == []
