@@ -89,6 +89,7 @@ async def make_bench() -> AsyncIterator[MakeBench]:
                 metrics_token=metrics_token,
             )
             front.directory.apply(record(number) for number in range(sessions))
+            front.directory.is_complete = True
             await front.start()
             stack.push_async_callback(front.stop)
             bench = Bench(front, link, stack)

@@ -163,8 +163,8 @@ async def test_a_choice_without_a_reason_to_finish_passes(bench: Bench) -> None:
 async def test_a_usage_chunk_passes_and_is_booked(bench: Bench) -> None:
     """Its list of choices is empty."""
     usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}}\n\n'
-    bench.link.script = (
-        lambda stream: stream.head(200, EVENTS).data(DELTA + STOP + usage + DONE).end()
+    bench.link.script = lambda stream: (
+        stream.head(200, EVENTS).data(DELTA + STOP + usage + DONE).end()
     )
     with capture_logs() as logs:
         answer = await (await bench.client()).ask(STREAM)

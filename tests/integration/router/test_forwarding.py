@@ -12,7 +12,9 @@ from opentela.router.config import AttemptConfig, ListenConfig
 from opentela.testing.fake_link import EVENTS, JSON, FakeStream
 
 ANSWER = b'{"id":"1", "choices":[ ] }'
-DELTA = 'data: {"choices":[{"index":0,"delta":{"content":"ä€🎉"},"finish_reason":null}]}\n\n'.encode()
+DELTA = (
+    'data: {"choices":[{"index":0,"delta":{"content":"ä€🎉"},"finish_reason":null}]}\n\n'.encode()
+)
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 

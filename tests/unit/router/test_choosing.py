@@ -18,6 +18,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.directory = Directory()
+        self.directory.is_complete = True
         self.directory.apply([record(0), record(1, site="jura"), record(2, walltime_ends_at=5000)])
         self.outcomes = Outcomes(EjectionConfig())
         policy = RoundRobin(Dice())

@@ -65,6 +65,7 @@ def test_a_session_that_ends_is_gone_at_once_and_named() -> None:
     gone = directory.apply([record(0, lifecycle=Lifecycle.DOWN, incarnation=2)])
     assert gone == [session_of(0)]
     assert sessions(directory, "m") == [session_of(1)]
+    assert directory.session_count == 1
 
 
 def test_a_suspected_session_is_no_candidate_until_it_refutes() -> None:
@@ -131,15 +132,6 @@ def test_the_first_end_of_a_pool_is_known() -> None:
     directory.apply([record(0), record(1, walltime_ends_at=500.0)])
     directory.apply([record(2, walltime_ends_at=900.0)])
     assert directory.pool("m").ends_first_at == 500.0
-
-
-def test_before_the_whole_mesh_is_known_no_name_is_wrong() -> None:
-    """A client that comes first is told to wait, not to correct its request."""
-    directory = Directory()
-    assert directory.was_offered("x")
-    directory.is_complete = True
-    assert not directory.was_offered("x")
-    assert directory.session_count == 0
 
 
 def test_names_once_offered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

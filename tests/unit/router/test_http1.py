@@ -68,3 +68,8 @@ def test_a_request_is_written_as_the_last_of_its_connection() -> None:
     assert http1.request(b"GET", b"/x?y", [*given, (b"Expect", b"100-continue")], b"ab") == (
         b"GET /x?y HTTP/1.1\r\nHost: h\r\nconnection: close\r\ncontent-length: 2\r\n\r\nab"
     )
+
+
+def test_a_request_without_a_host_gets_one() -> None:
+    """HTTP/1.0 has none, and the pages' server would refuse it."""
+    assert http1.request(b"GET", b"/", [], b"").startswith(b"GET / HTTP/1.1\r\nhost: router\r\n")

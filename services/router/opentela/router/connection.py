@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._reading: Reading | None = None
         self._waiting: deque[Reading] = deque()
         self._refusal: Fault | None = None
+        self._origin = b""
         self._exchange: Exchange | None = None
         self._answering: Reading | None = None
         self._held_bytes = 0
@@ -97,12 +98,7 @@ class Connection(asyncio.Protocol):
         if self._reading is None or self._reading.has_head:
             self._since = self._gate.clock.now()
         progress = self._progress
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # nothing here is upgraded to: the request is answered as the last one
-        except httptools.HttpParserError:
-            self._note(_NOT_HTTP)
+        self._parse(data)
         if self._progress != progress:
             self._stray_bytes = 0
         else:
@@ -122,6 +118,19 @@ class Connection(asyncio.Protocol):
             self._exchange.resumed()
 
     # Parser ------------------------------------------------------------------
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # The parser stops behind the head. RFC 9110 section 7.8: what a server does not upgrade
+            # to it ignores; Java's client offers HTTP/2 with each first request.
+            if self._waiting:
+                head = self._waiting.pop().head_without_upgrade()
+                self._parser = httptools.HttpRequestParser(self)
+                self._parse(head + data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._note(_NOT_HTTP)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -144,8 +153,10 @@ class Connection(asyncio.Protocol):
         reading = self._reading
         if reading is None or self._refusal is not None:
             return
-        self._refusal = reading.end_head(self._parser, self._gate.config, self._gate.paths)
-        if reading.expects and self._refusal is None and self._is_idle:
+        fault = reading.end_head(self._parser, self._gate.config, self._gate.paths)
+        if fault is not None:
+            self._note(fault)
+        elif reading.expects and self._is_idle:
             self._write(http1.CONTINUE)
             reading.expects = False
 
@@ -161,9 +172,9 @@ class Connection(asyncio.Protocol):
         self._held_bytes += size
         gate.held_bytes += size
         if reading.size > reading.body_bytes_max:
-            self._refusal = reading.too_large()
+            self._note(reading.too_large())
         elif gate.held_bytes > gate.config.bodies_bytes_max:
-            self._refusal = _NO_ROOM
+            self._note(_NO_ROOM)
         else:
             reading.parts.append(body)
 
@@ -177,6 +188,7 @@ class Connection(asyncio.Protocol):
         """Read nothing more; the fault is told when its turn comes."""
         if self._refusal is None:
             self._refusal = fault
+            self._origin = self._reading.value_of(b"origin") if self._reading else b""
 
     # Turns -------------------------------------------------------------------
 
@@ -358,15 +370,15 @@ class Connection(asyncio.Protocol):
         Closing with unread bytes resets the connection, and the answer is lost with it: the client
         gets time to read first. "Lingering close", RFC 9112 section 9.6.
         """
-        self._refusal = fault
+        self._note(fault)
         gate = self._gate
         self._is_lingering = True
         self._since = gate.clock.now()
         self._linger_until = self._since + LINGER_TIMES * gate.config.linger_s
         gate.held_bytes -= self._held_bytes
         self._held_bytes = 0
-        reading, self._reading = self._reading, None
-        fields = _JSON + gate.desk.cors(reading.value_of(b"origin") if reading else b"")
+        self._reading = None
+        fields = _JSON + gate.desk.cors(self._origin)
         if fault.retry_after_s:
             fields += b"retry-after: %d\r\n" % fault.retry_after_s
         body = envelope(fault)

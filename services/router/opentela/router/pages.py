@@ -76,7 +76,9 @@ class Pages:
         except web.HTTPNotFound:
             response = _refused(_unknown(request.path))
         except web.HTTPMethodNotAllowed as error:
-            response = _refused(_METHOD)
+            # Preflights are answered everywhere, which makes no path known.
+            is_known = error.allowed_methods != {"OPTIONS"}
+            response = _refused(_METHOD if is_known else _unknown(request.path))
             response.headers["allow"] = error.headers["allow"]
         except web.HTTPException as error:
             message = f"The request cannot be answered: {error.reason}."

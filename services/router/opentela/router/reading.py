@@ -15,6 +15,8 @@ PAGE_BODY_BYTES_MAX: Final = 64 * 1024
 HEAD_TOO_LARGE: Final = Fault(
     kind=FaultKind.HEAD_TOO_LARGE, message="The request line and headers are too large."
 )
+_NO_TUNNEL: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This is no proxy.")
+_OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class Reading:
@@ -72,6 +74,8 @@ class Reading:
         self.method = parser.get_method()
         self.is_http10 = parser.get_http_version() == "1.0"
         self.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        if self.method == b"CONNECT":
+            return _NO_TUNNEL
         self.path = _path(self.target)
         if self.method == b"POST":
             self.kind = paths.get(self.path)
@@ -91,6 +95,16 @@ class Reading:
             if key.lower() == name:
                 return value
         return b""
+
+    def head_without_upgrade(self) -> bytes:
+        """Return the head as it would be from a client that offers no other protocol."""
+        lines = [b"%b %b HTTP/1.1" % (self.method, self.target)]
+        lines += [
+            b"%b: %b" % (name, value)
+            for name, value in self.headers
+            if name.lower() not in _OF_UPGRADE
+        ]
+        return b"\r\n".join((*lines, b"", b""))
 
     def too_large(self) -> Fault:
         """Return the fault of a body beyond the limit."""
