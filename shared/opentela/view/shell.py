@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any
 
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
@@ -13,6 +12,7 @@ from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap, StoryLine, Verify
 from opentela.mesh.bus import Bus, Handler, Message
 from opentela.service import SystemClock
+from opentela.tasks import Tasks
 from opentela.view import machine
 from opentela.view.config import ViewConfig
 from opentela.view.machine import (
@@ -44,8 +44,7 @@ class View:
         self._machine = ViewMachine(name=name, verify=verify, rng=rng, config=config)
         self._refusals = Refusals()
         self._listeners: list[OnChange] = []
-        self._tasks = asyncio.TaskGroup()
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = True
         self._caught_up = asyncio.Event()
@@ -70,6 +69,8 @@ class View:
             clock=clock or SystemClock(),
         )
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(view._tasks)
+            stack.callback(view._stop)
             # First listen, then ask: what changes in between arrives twice rather than never.
             for subject, handler in (
                 (subjects.ALL_DELTAS, view._on_delta),
@@ -77,8 +78,6 @@ class View:
             ):
                 subscription = await bus.subscribe(subject, view._guarded(handler))
                 stack.push_async_callback(subscription.unsubscribe)
-            await stack.enter_async_context(view._tasks)
-            stack.callback(view._stop)
             view._feed(machine.Tick())
             yield view
 
@@ -152,9 +151,9 @@ class View:
         for action in self._machine.step(now, self._clock.wall(), event):
             match action:
                 case AskRegistry():
-                    self._spawn(self._ask(action))
+                    self._tasks.spawn(self._ask(action))
                 case TellRegistry():
-                    self._spawn(self._tell(action))
+                    self._tasks.spawn(self._tell(action))
                 case Changed(records=records):
                     changed.extend(records)
                 case Refused(rejected=rejected, source=source):
@@ -165,11 +164,6 @@ class View:
         if changed:
             for listener in tuple(self._listeners):
                 listener(changed)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.create_task(work)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
 
     async def _tell(self, action: TellRegistry) -> None:
         # Lost with the mesh, it is wanted again by the next answer.
@@ -202,6 +196,3 @@ class View:
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
-        # Nobody waits for answers any more; the group would.
-        for task in tuple(self._asking):
-            task.cancel()

@@ -3,10 +3,10 @@
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
@@ -20,6 +20,7 @@ from opentela.registry.machine import RegistryMachine
 from opentela.registry.outbox import Outbox
 from opentela.registry.report import Report
 from opentela.service import SystemClock
+from opentela.tasks import Tasks
 from opentela.telemetry.log import get_logger
 from opentela.view.refusals import Refusals
 from opentela.wire import control, subjects
@@ -60,8 +61,7 @@ class RegistryShell:
         self._report = Report(self._machine)
         self._refusals = Refusals()
         self._stack = AsyncExitStack()
-        self._tasks = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = True
 
@@ -92,19 +92,17 @@ class RegistryShell:
             clock=clock or SystemClock(),
         )
         async with shell._stack:
+            if config.retention.state_file:
+                shell._stack.push_async_callback(shell._write_state)
+            await shell._stack.enter_async_context(shell._tasks)
             shell._stack.callback(shell._stop)
             shell._restore()
             # Listen before the first question: what changes meanwhile arrives twice, not never.
             for conversation in letters.conversations(name=name, instance=shell._instance):
                 await shell._listen(conversation)
+            shell._tasks.spawn(shell._outbox.run())
             if config.retention.state_file:
-                shell._stack.push_async_callback(shell._write_state)
-            await shell._stack.enter_async_context(shell._tasks)
-            # Again, because the tasks are waited for first.
-            shell._stack.callback(shell._stop)
-            shell._spawn(shell._outbox.run())
-            if config.retention.state_file:
-                shell._spawn(shell._keep_state())
+                shell._tasks.spawn(shell._keep_state())
             shell._feed(m.Tick())
             yield shell
 
@@ -163,9 +161,9 @@ class RegistryShell:
     def _perform(self, now: float, action: m.Action) -> None:
         match action:
             case m.AskPage():
-                self._spawn(self._ask(action))
+                self._tasks.spawn(self._ask(action))
             case m.ServeSnapshots():
-                self._spawn(self._listen(letters.SNAPSHOTS, queue=subjects.SNAPSHOT_QUEUE))
+                self._tasks.spawn(self._listen(letters.SNAPSHOTS, queue=subjects.SNAPSHOT_QUEUE))
             case m.SetReady(flag=flag, reason=reason):
                 self._on_ready(flag, reason)
             case m.Refused(rejected=rejected, source=source):
@@ -220,14 +218,7 @@ class RegistryShell:
 
     # Life --------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
     def _stop(self) -> None:
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
-        for task in tuple(self._running):
-            task.cancel()

@@ -1,0 +1,94 @@
+"""Tasks that live as long as their block."""
+
+import asyncio
+
+import pytest
+
+from opentela.tasks import Tasks
+from opentela.testing.waiting import until
+
+
+async def _for_ever(ended: list[str], name: str = "it") -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append(name)
+
+
+async def _fail(error: Exception) -> None:
+    raise error
+
+
+async def test_tasks_end_with_the_block() -> None:
+    """Nobody waits for what would go on for ever."""
+    ended: list[str] = []
+    async with Tasks() as tasks:
+        tasks.spawn(_for_ever(ended))
+        done = asyncio.Event()
+
+        async def finish() -> None:
+            done.set()
+
+        tasks.spawn(finish())
+        await done.wait()
+    assert ended == ["it"]
+
+
+async def test_what_the_block_raises_is_raised_as_it_is() -> None:
+    """Not wrapped into a group, so that it can be caught by its type."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        async with Tasks() as tasks:
+            tasks.spawn(_for_ever(ended))
+            await until(lambda: len(asyncio.all_tasks()) > 1, "it runs")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await main()
+
+
+async def test_a_failing_task_ends_the_block_with_its_failure() -> None:
+    """A part whose inside is broken does not go on as if nothing were."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        async with Tasks() as tasks:
+            tasks.spawn(_for_ever(ended, "other"))
+            tasks.spawn(_fail(ValueError("broken")))
+            await asyncio.Event().wait()
+
+    with pytest.raises(ValueError, match="broken"):
+        await main()
+    assert ended == ["other"]
+
+
+async def test_several_failures_are_all_told() -> None:
+    """None hides another."""
+
+    async def main() -> None:
+        async with Tasks() as tasks:
+            tasks.spawn(_fail(ValueError("one")))
+            tasks.spawn(_fail(KeyError("two")))
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await main()
+    assert {type(error) for error in caught.value.exceptions} == {ValueError, KeyError}
+
+
+async def test_cancelling_the_block_cancels_its_tasks() -> None:
+    """And is seen outside as a cancellation."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        async with Tasks() as tasks:
+            tasks.spawn(_for_ever(ended))
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(main())
+    await until(lambda: len(asyncio.all_tasks()) > 2, "both run")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["it"]
