@@ -1,6 +1,6 @@
 """A consumer of the mesh: the OpenAI SDK, told nothing but a base URL."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ _TOKENS_MAX = 48
 
 
 class Answer(NamedTuple):
-    """What came back, and from where."""
+    """What came back, from where, and at which attempt of the router."""
 
     text: str
     site: str
+    attempts: int
 
 
 class Consumer:
@@ -49,7 +50,7 @@ class Consumer:
         raw = await self._client.chat.completions.with_raw_response.create(
             **self._request(question)
         )
-        return Answer(raw.parse().choices[0].message.content or "", raw.headers["x-otela-site"])
+        return _answer(raw.parse().choices[0].message.content or "", raw.headers)
 
     async def listen(
         self, question: str, heard: Callable[[str], None], began: Callable[[str], None]
@@ -58,14 +59,13 @@ class Consumer:
         raw = await self._client.chat.completions.with_raw_response.create(
             **self._request(question), stream=True
         )
-        site = raw.headers["x-otela-site"]
-        began(site)
+        began(raw.headers["x-otela-site"])
         parts: list[str] = []
         async for chunk in raw.parse():
             if chunk.choices and (text := chunk.choices[0].delta.content):
                 parts.append(text)
                 heard(text)
-        return Answer("".join(parts), site)
+        return _answer("".join(parts), raw.headers)
 
     def _request(self, question: str) -> dict[str, Any]:
         return {
@@ -74,3 +74,7 @@ class Consumer:
             "max_tokens": _TOKENS_MAX,
             "temperature": 0.0,
         }
+
+
+def _answer(text: str, headers: Mapping[str, str]) -> Answer:
+    return Answer(text, headers["x-otela-site"], int(headers["x-otela-attempts"]))

@@ -73,9 +73,14 @@ class Demo:
             await self._until_routable(mesh, len(SITES))
             events: asyncio.Queue[LifecycleEvent] = asyncio.Queue(look.EVENTS_WAITING_MAX)
             await mesh.follow(events)
+            self._screen.title("A consumer asks with the OpenAI SDK; only the base URL is ours")
             await self._ask(consumer)
             self._show_sessions(mesh)
-            await self._lose_an_engine(consumer, mesh)
+            self._screen.title("An engine dies in the middle of its work")
+            lost = await self._lose_an_engine(consumer)
+            await self._ask(consumer)
+            with self._screen.step(f"{lost} has started its engine again, as a new session"):
+                await self._until_routable(mesh, len(SITES))
             self._show_sessions(mesh)
             self._show_events(events)
             if keep:
@@ -153,19 +158,18 @@ class Demo:
 
     async def _ask(self, consumer: Consumer) -> None:
         screen = self._screen
-        screen.title("A consumer asks with the OpenAI SDK; only the base URL is ours")
         screen.quote("you", QUESTION)
         screen.end_quote()
         screen.quote(MODEL.partition("-")[0])
         answer = await consumer.listen(QUESTION, screen.more, lambda _site: None)
         screen.end_quote(f"(from {answer.site})")
 
-    async def _lose_an_engine(self, consumer: Consumer, mesh: look.Mesh) -> None:
-        screen = self._screen
-        screen.title("An engine dies in the middle of its work")
+    async def _lose_an_engine(self, consumer: Consumer) -> str:
+        """Kill an engine while requests run; return whose it was."""
         began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         asked = [f"Write one sentence about {topic}." for topic in TOPICS]
-        with screen.step(f"{len(asked) + 1} requests under way, SIGKILL to one engine"):
+        count = len(asked) + 1
+        with self._screen.step(f"{count} requests under way, an engine is killed") as step:
             async with asyncio.TaskGroup() as group:
                 stream = group.create_task(
                     consumer.listen(QUESTION, lambda _part: None, began.set_result)
@@ -175,9 +179,9 @@ class Demo:
                 spared = await began
                 lost = next(site.name for site in SITES if site.name != spared)
                 self._kill_engine(lost)
-        self._tally([stream.result(), *(one.result() for one in others)], lost)
-        with screen.step(f"{lost} has started its engine again, as a new session"):
-            await self._until_routable(mesh, len(SITES))
+            step.done = f"{count} requests under way, SIGKILL to the engine of {lost}"
+        self._tally([stream.result(), *(one.result() for one in others)])
+        return lost
 
     def _kill_engine(self, site: str) -> None:
         supervisor = self._mesh.parts[site].process.pid
@@ -187,14 +191,15 @@ class Demo:
             raise UnavailableError(f"the engine of {site} is not to be found")
         os.kill(engines[-1].pid, signal.SIGKILL)
 
-    def _tally(self, answers: list[Answer], lost: str) -> None:
+    def _tally(self, answers: list[Answer]) -> None:
         by_site = {site.name: 0 for site in SITES}
         for answer in answers:
             by_site[answer.site] += 1
         counts = ", ".join(f"{count} by {site}" for site, count in by_site.items())
+        again = sum(answer.attempts > 1 for answer in answers)
         self._screen.say(
-            f"✓ {len(answers)} asked, {len(answers)} answered ({counts}), no error: what {lost} "
-            "had begun was done elsewhere",
+            f"✓ {len(answers)} asked, {len(answers)} answered, no error: {counts}; "
+            f"{again} at a further attempt",
             style="green",
         )
 
@@ -214,7 +219,9 @@ class Demo:
         while not queue.empty():
             event = queue.get_nowait()
             if repetitions.is_new(event):
-                self._screen.show(tables.event(event))
+                line = tables.event(event)
+                line.no_wrap, line.overflow = True, "ellipsis"
+                self._screen.show(line)
 
     async def _stay(self) -> None:
         screen, home = self._screen, self._mesh.home
@@ -244,7 +251,7 @@ async def demo(life: Lifecycle, screen: Screen, clock: Clock, *, keep: bool) -> 
             )
         await look.until_stopped(life, Demo(mesh, screen, clock, mark).run(keep=keep))
         screen.title("The end")
-        with screen.step("everything is asked to stop", "everything has stopped"):
+        with screen.step("everything stops"):
             await stack.aclose()
     _verify(screen, mark)
     # After a failure the folder stays: its logs say why.

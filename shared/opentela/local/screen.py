@@ -12,6 +12,17 @@ from rich.text import Text
 _INDENT = 2
 
 
+class Step:
+    """Something under way.
+
+    Attributes:
+        done: What to say at the end.
+    """
+
+    def __init__(self, doing: str) -> None:
+        self.done = doing
+
+
 class Screen:
     """Prints steps one after the other; a spinner turns while one is under way."""
 
@@ -30,14 +41,15 @@ class Screen:
         self.console.print(Rule(Text(text, style="bold"), align="left", style="dim"))
 
     @contextmanager
-    def step(self, doing: str, done: str = "") -> Iterator[None]:
-        """Show that *doing* is under way, then that it is *done* and how long it took."""
+    def step(self, doing: str) -> Iterator["Step"]:
+        """Show that *doing* is under way, then what was done and how long it took."""
+        step = Step(doing)
         began = time.perf_counter()
         with self.console.status(Text(doing)):
-            yield
+            yield step
         took = time.perf_counter() - began
         self.console.print(
-            Text.assemble("  ", ("✓", "green"), f" {done or doing}  ", (f"{took:.1f} s", "dim"))
+            Text.assemble("  ", ("✓", "green"), f" {step.done}  ", (f"{took:.1f} s", "dim"))
         )
 
     def show(self, *parts: RenderableType) -> None:
@@ -56,7 +68,7 @@ class Screen:
 
     def quote(self, who: str, text: str = "") -> None:
         """Begin what somebody says."""
-        self.console.print(Text.assemble("  ", (f"{who:>6}  ", "cyan"), text), end="")
+        self.console.print(Text.assemble("  ", (f"{who:>8}  ", "cyan"), text), end="")
 
     def more(self, text: str) -> None:
         """Go on with what somebody says, as it comes."""

@@ -11,10 +11,11 @@ import pytest
 from opentela.local import leftovers
 
 NAME = "OTELA_TEST_RUN"
-CHILD = """
+# The grandchild itself says that it runs: before its exec is done, it has no environment.
+GRANDCHILD = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+CHILD = f"""
 import subprocess, sys, signal
-child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", "grandchild"])
-print(child.pid, flush=True)
+subprocess.Popen([sys.executable, "-c", {GRANDCHILD!r}, "grandchild"])
 signal.pause()
 """
 

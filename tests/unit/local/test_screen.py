@@ -18,8 +18,8 @@ def test_a_step_says_what_is_done_and_how_long_it_took() -> None:
     """Somebody who watches sees progress, and where the time goes."""
     made, out = screen()
     made.title("Engines")
-    with made.step("two engines load", "two engines are loaded"):
-        pass
+    with made.step("two engines load") as step:
+        step.done = "two engines are loaded"
     assert "Engines ──" in out.getvalue()
     assert "✓ two engines are loaded  0.0 s" in out.getvalue()
 
@@ -39,7 +39,7 @@ def test_an_answer_is_shown_as_it_comes() -> None:
     made.more("It is [bold]")
     made.more("Paris.")
     made.end_quote("(from alps)")
-    assert out.getvalue() == "   model  It is [bold]Paris.  (from alps)\n"
+    assert out.getvalue() == "     model  It is [bold]Paris.  (from alps)\n"
 
 
 def test_what_is_to_be_copied_stays_on_one_line() -> None:
