@@ -5,7 +5,6 @@ helps nobody, and whoever must be heard says it again when told that the bus is 
 """
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -20,7 +19,7 @@ from opentela.core.rng import Rng
 from opentela.mesh.access import Access, Server
 from opentela.mesh.backoff import backoff_s
 from opentela.mesh.bus import Handler, Message
-from opentela.mesh.nats_connection import Connection
+from opentela.mesh.nats_connection import Connection, cancellable, unsubscribe
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 
@@ -30,10 +29,6 @@ CONNECT_TIMEOUT_S: Final = 10.0
 """For the first connection; a service manager starts a process again that gives up."""
 REFUSED_BACKOFF_S: Final = 30.0
 """After a refusal: only a person changes that."""
-PENDING_MESSAGES_MAX: Final = 8192
-PENDING_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Received but not yet handled, one subscription: a loop that is late by a second of full load."""
-
 _STATUS: Final = "Status"
 _NO_RESPONDERS: Final = "503"
 
@@ -142,9 +137,10 @@ class NatsBus:
             _dropped.labels("congested").inc()
         else:
             try:
-                await connection.client.publish(
-                    subject, payload, reply=reply, headers=dict(headers) if headers else None
-                )
+                with cancellable():
+                    await connection.client.publish(
+                        subject, payload, reply=reply, headers=dict(headers) if headers else None
+                    )
             except errors.MaxPayloadError as error:
                 raise WireError(f"{len(payload)} bytes are more than the mesh carries") from error
             except errors.Error:
@@ -177,7 +173,7 @@ class NatsBus:
     async def withdraw(self, subscription: _Subscription) -> None:
         """End a subscription; once is enough, twice does no harm."""
         subscription.is_wanted = False
-        await _unsubscribe(self._subscriptions.pop(subscription, None))
+        await unsubscribe(self._subscriptions.pop(subscription, None))
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Return the first answer.
@@ -190,7 +186,8 @@ class NatsBus:
         if connection is None or not connection.is_open:
             raise MeshUnavailableError("there is no connection to the mesh")
         try:
-            answer = await connection.client.request(subject, payload, timeout=timeout_s)
+            with cancellable():
+                answer = await connection.client.request(subject, payload, timeout=timeout_s)
         except errors.NoRespondersError as error:
             raise MeshUnavailableError(f"nobody listens on {subject}") from error
         except errors.TimeoutError as error:
@@ -319,24 +316,18 @@ class NatsBus:
             if not missing and not gone:
                 return True
             for subscription in gone:
-                await _unsubscribe(carried.pop(subscription))
+                await unsubscribe(carried.pop(subscription))
 
     async def _attach(
         self, connection: Connection, subscription: _Subscription
     ) -> NatsSubscription | None:
         try:
-            native = await connection.client.subscribe(
-                subscription.subject,
-                queue=subscription.queue,
-                cb=subscription.deliver,
-                pending_msgs_limit=PENDING_MESSAGES_MAX,
-                pending_bytes_limit=PENDING_BYTES_MAX,
+            native = await connection.subscribe(
+                subscription.subject, subscription.deliver, queue=subscription.queue
             )
-        except errors.BadSubjectError as error:
-            del self._subscriptions[subscription]
-            raise WireError(f"{subscription.subject!r} is no subject") from error
-        except errors.Error:
-            return None  # lost meanwhile: the next connection carries it
+        except WireError:
+            self._subscriptions.pop(subscription, None)
+            raise
         if subscription in self._subscriptions:
             self._subscriptions[subscription] = native
         return native
@@ -365,13 +356,6 @@ class NatsBus:
     def _require_open(self) -> None:
         if self.state is BusState.CLOSED:
             raise MeshUnavailableError("the bus is closed")
-
-
-async def _unsubscribe(native: NatsSubscription | None) -> None:
-    if native is not None:
-        # If the connection went first, the interest went with it.
-        with contextlib.suppress(errors.Error):
-            await native.unsubscribe()
 
 
 async def connect(

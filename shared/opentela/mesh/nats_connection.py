@@ -9,7 +9,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ import aiohttp
 from nats import errors
 from nats.aio.client import Client
 from nats.aio.errors import ErrStaleConnection
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
 from nats.aio.transport import WebSocketTransport
 
-from opentela.core.errors import CredentialError, MeshUnavailableError
+from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.mesh import jwt_reader
 from opentela.mesh.access import Access, Server
 from opentela.wire import subjects
@@ -37,8 +39,34 @@ _WRITE_TURNS_MAX: Final = 8
 BACKLOG_BYTES_MAX: Final = 2 * 1024 * 1024
 """Unsent control messages of one connection; minutes of them, so more means a dead link."""
 
+PENDING_MESSAGES_MAX: Final = 8192
+PENDING_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Received but not yet handled, one subscription: a loop that is late by a second of full load."""
+
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
 _DENIED: Final = "permissions violation for subscription"
+
+
+@contextlib.contextmanager
+def cancellable() -> Iterator[None]:
+    """Let no cancellation get lost inside the block.
+
+    nats-py swallows some, and so does `asyncio.wait_for` of Python 3.11 when what it waited for
+    ends at that very moment. Whoever cancelled us would then wait for ever.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 class _DialFailed(Exception):  # noqa: N818  never seen outside
@@ -74,8 +102,9 @@ class Connection:
         """
         self = cls(access, server, on_error)
         try:
-            async with asyncio.timeout(DIAL_TIMEOUT_S):
-                await self._dial(name)
+            with cancellable():
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    await self._dial(name)
         except BaseException as error:
             await self.abandon()
             if isinstance(error, _DialFailed):
@@ -117,6 +146,28 @@ class Connection:
         """Whether the link takes so little that one more message would have to wait."""
         return self.client.pending_data_size > BACKLOG_BYTES_MAX
 
+    async def subscribe(
+        self, subject: str, deliver: Callable[[Msg], Awaitable[None]], *, queue: str
+    ) -> NatsSubscription | None:
+        """Return an interest that the server will know of; None if the connection is lost.
+
+        Raises:
+            WireError: *subject* is none.
+        """
+        try:
+            with cancellable():
+                return await self.client.subscribe(
+                    subject,
+                    queue=queue,
+                    cb=deliver,
+                    pending_msgs_limit=PENDING_MESSAGES_MAX,
+                    pending_bytes_limit=PENDING_BYTES_MAX,
+                )
+        except errors.BadSubjectError as error:
+            raise WireError(f"{subject!r} is no subject") from error
+        except errors.Error:
+            return None
+
     def was_denied(self, subject: str) -> bool:
         """Return, once, whether the server refused interest in *subject*; after a round trip."""
         subject = subject.lower()
@@ -127,9 +178,10 @@ class Connection:
     async def round_trip(self) -> bool:
         """Return whether the server has read, and answered, all that was sent so far."""
         try:
-            if not await self._is_written():
+            with cancellable():
+                if not await self._is_written():
+                    await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
                 await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
-            await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
         except (errors.Error, OSError):
             return False
         return self.is_open
@@ -211,6 +263,13 @@ class Connection:
 
     async def _on_closed(self) -> None:
         self._closed.set()
+
+
+async def unsubscribe(native: NatsSubscription | None) -> None:
+    """Withdraw an interest; if its connection went first, the interest went with it."""
+    if native is not None:
+        with contextlib.suppress(errors.Error), cancellable():
+            await native.unsubscribe()
 
 
 async def _cut(transport: Any) -> None:

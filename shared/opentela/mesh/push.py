@@ -10,7 +10,9 @@ from opentela.mesh.access import Access
 from opentela.mesh.layout import MeshLayout
 
 SUBJECT = "$SYS.REQ.CLAIMS.UPDATE"
+CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 5.0
+"""A person waits for both."""
 
 
 async def accounts(access: Access, layout: MeshLayout) -> None:
@@ -25,7 +27,7 @@ async def accounts(access: Access, layout: MeshLayout) -> None:
         CredentialError: The hub refuses *access*.
     """
     facts = layout.facts
-    async with await nats_bus.connect(access, name=access.name) as bus:
+    async with await nats_bus.connect(access, name=access.name, timeout_s=CONNECT_TIMEOUT_S) as bus:
         for key in (facts.account, facts.system):
             jwt = layout.account_jwt(key)
             raw = await bus.request(SUBJECT, jwt.encode(), timeout_s=ANSWER_TIMEOUT_S)

@@ -138,10 +138,10 @@ def add_leaf(
         ids.name(site, field="site")
     options.listeners.check()
     facts = layout.facts
+    remotes = _remotes(facts, options)
     root = root or layout.leaf(options.site)
     for folder in (root, root / "jwt"):
         files.make_private_dir(folder)
-    remotes = _remotes(facts, options)
     certificate = certify(layout, root, options.listeners, now=now)
     name = f"leaf-{options.site}"
     link = Admission(key="", name=name, role="leaf", site=options.site, issued_at=int(now))

@@ -67,3 +67,62 @@ def test_a_session_answers_nowhere_else(reply_to: str) -> None:
     path = SessionPath(ProviderId("p"), SiteId("s"), SessionId("N"))
     with pytest.raises(WireError):
         subjects.answer(reply_to, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "expected"),
+    [
+        ("a.b", "a.b", True),
+        ("a.b", "a.c", False),
+        ("a.b", "a", False),
+        ("a", "a.b", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.*.c", "a.b.c", True),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        (">", "a", True),
+        ("a.*", "a.*", True),
+        ("a.b", "a.*", False),
+        ("a.>", "a.>", True),
+        ("a.>", "a.*.c", True),
+        ("a.*", "a.>", False),
+        ("a.*.>", "a.>", False),
+        ("a.*.>", "a.*.>", True),
+        ("a.*", "*.b", False),
+    ],
+)
+def test_a_pattern_matches_what_it_names_wholly(
+    pattern: str, subject: str, *, expected: bool
+) -> None:
+    """A subject with wildcards of its own is matched only if nothing of it lies outside."""
+    assert subjects.matches(pattern, subject) is expected
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        (subjects.command(PATH), "otela.v1.command.p.s.n"),
+        (subjects.whole("delta"), subjects.ALL_DELTAS),
+        (subjects.single("snapshot"), subjects.SNAPSHOT),
+        (subjects.of_provider("data", "p"), "otela.v1.data.p.*.>"),
+        (subjects.of_provider("data", "*", "s"), "otela.v1.data.*.s.>"),
+        (subjects.of_member("gossip", "r1", deep=False), subjects.gossip("r1")),
+        (subjects.of_member("inbox", "r1", deep=True), "otela.v1.inbox.r1.>"),
+        (subjects.answers_of("p"), "otela.v1.reply.*.*.p.>"),
+        (subjects.interest_in("delta"), "otela.v1.delta.*"),
+        (subjects.interest_in("reply"), "otela.v1.reply.*.*.*"),
+    ],
+)
+def test_a_pattern_is_spelled_as_servers_enforce_it(built: str, expected: str) -> None:
+    """Credentials that were issued long ago hold these very strings."""
+    assert built == expected
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", ">", "**", "a*"])
+def test_a_pattern_is_not_widened_by_a_name(bad: str) -> None:
+    """A provider called `>` would be everybody."""
+    with pytest.raises(WireError):
+        subjects.of_provider("data", bad)
+    with pytest.raises(WireError):
+        subjects.of_member("inbox", bad, deep=True)

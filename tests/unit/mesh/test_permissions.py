@@ -1,0 +1,151 @@
+"""The permissions of each role, spelled out: a change of the table must be made here as well."""
+
+import pytest
+
+from opentela.core.errors import ConfigError
+from opentela.mesh import permissions
+from opentela.mesh.permissions import EVERY, Member, Permissions, Role
+
+PROVIDER = Member(role=Role.PROVIDER, name="p", provider="p")
+AT_SITE = Member(role=Role.PROVIDER, name="p", provider="p", site="a")
+ROUTER = Member(role=Role.ROUTER, name="edge")
+
+EXPECTED = {
+    "registry": (
+        Member(role=Role.REGISTRY, name="r1"),
+        "probe.> verdict.> registries gossip.> snapshot inbox.> events.>",
+        "delta.> beat.> verdict.> registries gossip.r1 snapshot inbox.r1.> reply.r1.>",
+    ),
+    "router": (
+        ROUTER,
+        "snapshot data.> usage",
+        "delta.> verdict.> inbox.edge.> events.> reply.edge.>",
+    ),
+    "placer": (
+        Member(role=Role.PLACER, name="pl"),
+        "snapshot command.>",
+        "delta.> verdict.> inbox.pl.> events.> reply.pl.>",
+    ),
+    "tool": (
+        Member(role=Role.TOOL, name="t"),
+        "snapshot",
+        "delta.> verdict.> inbox.t.> events.>",
+    ),
+    "provider": (
+        PROVIDER,
+        "delta.p.*.> beat.p.*.> reply.*.*.p.>",
+        "probe.p.*.> verdict.p.*.> data.p.*.> command.p.*.>",
+    ),
+    "provider at one site": (
+        AT_SITE,
+        "delta.p.a.> beat.p.a.> reply.*.*.p.>",
+        "probe.p.a.> verdict.p.a.> data.p.a.> command.p.a.>",
+    ),
+}
+INTEREST = "delta.* beat.* reply.*.*.*"
+
+
+def listed(words: str) -> tuple[str, ...]:
+    """Return subjects without their root, in order of the alphabet."""
+    return tuple(sorted(f"otela.v1.{word}" for word in words.split()))
+
+
+@pytest.mark.parametrize(("member", "publish", "subscribe"), EXPECTED.values(), ids=EXPECTED)
+def test_a_member_may_do_exactly_this(member: Member, publish: str, subscribe: str) -> None:
+    """No more, no less."""
+    allowed = permissions.of(member)
+    assert tuple(sorted(allowed.publish)) == listed(publish)
+    assert tuple(sorted(allowed.subscribe)) == listed(subscribe)
+
+
+def test_a_leaf_carries_its_providers_at_its_sites() -> None:
+    """And hears of the interest of others in what they say, by patterns that match no message."""
+    carried = permissions.of_leaf(("a", "b"), providers=("p", "q"))
+    assert tuple(sorted(carried.publish)) == listed(
+        "delta.p.a.> delta.p.b.> delta.q.a.> delta.q.b.> "
+        "beat.p.a.> beat.p.b.> beat.q.a.> beat.q.b.> reply.*.*.p.> reply.*.*.q.> " + INTEREST
+    )
+    assert tuple(sorted(carried.subscribe)) == listed(
+        " ".join(
+            f"{conversation}.{provider}.{site}.>"
+            for conversation in ("probe", "verdict", "data", "command")
+            for provider in "pq"
+            for site in "ab"
+        )
+    )
+
+
+def test_a_leaf_without_a_list_of_providers_carries_everybody_at_its_site() -> None:
+    """But nobody elsewhere."""
+    carried = permissions.of_leaf(("a",))
+    assert tuple(sorted(carried.publish)) == listed(
+        "delta.*.a.> beat.*.a.> reply.*.*.*.> " + INTEREST
+    )
+    assert permissions.may_publish(carried, "otela.v1.delta.q.a.n")
+    assert not permissions.may_publish(carried, "otela.v1.delta.q.b.n")
+    assert not permissions.may_subscribe(carried, "otela.v1.data.q.b.n")
+
+
+def test_a_leaf_carries_the_members_that_work_there() -> None:
+    """By name, each as much as it may itself, and nothing twice."""
+    carried = permissions.of_leaf(("a",), providers=("p",), members=(ROUTER, ROUTER))
+    mine = permissions.of(ROUTER)
+    assert set(mine.publish) <= set(carried.publish)
+    assert set(mine.subscribe) <= set(carried.subscribe)
+    assert len(set(carried.publish)) == len(carried.publish)
+    assert len(set(carried.subscribe)) == len(carried.subscribe)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["delta.p.a.n", "beat.p.a.n", "reply.edge.i.p.t", "reply.edge.i.p.t.u"],
+)
+def test_interest_patterns_match_no_message(message: str) -> None:
+    """Otherwise they would open the fence that they are for."""
+    interest = Permissions(publish=listed(INTEREST), subscribe=())
+    assert not permissions.may_publish(interest, f"otela.v1.{message}")
+
+
+@pytest.mark.parametrize("subscription", ["delta.>", "beat.>", "reply.edge.i.>"])
+def test_interest_patterns_match_the_subscriptions_of_askers(subscription: str) -> None:
+    """Otherwise a leaf would never hear that somebody listens."""
+    interest = Permissions(publish=listed(INTEREST), subscribe=())
+    # Servers compare the text: there its `>` is a token like any other.
+    text = subscription.replace(">", "x")
+    assert permissions.may_publish(interest, f"otela.v1.{text}")
+
+
+def test_a_provider_is_fenced_in() -> None:
+    """Neither exactly nor by a wildcard does it reach another."""
+    allowed = permissions.of(PROVIDER)
+    assert permissions.may_publish(allowed, "otela.v1.reply.edge.i.p.t")
+    assert permissions.may_subscribe(allowed, "otela.v1.data.p.a.n")
+    for subject in ("data.q.a.n", "data.>", "data.*.a.n", ">", "*.p.a.n", "delta.p.a.n"):
+        assert not permissions.may_subscribe(allowed, f"otela.v1.{subject}")
+    for subject in ("reply.edge.i.q.t", "delta.q.a.n", "verdict.p.a.n", "events.LEFT.p.a.n"):
+        assert not permissions.may_publish(allowed, f"otela.v1.{subject}")
+
+
+@pytest.mark.parametrize(
+    "nobody",
+    [
+        Member(role=Role.PROVIDER, name="p"),
+        Member(role=Role.ROUTER, name="r", provider="p"),
+        Member(role=Role.ROUTER, name=""),
+    ],
+)
+def test_a_member_that_is_half_a_provider_is_refused(nobody: Member) -> None:
+    """Who names no provider would get the subjects of nobody, or of everybody."""
+    with pytest.raises(ConfigError, match="is no member"):
+        permissions.of(nobody)
+
+
+def test_every_role_takes_part_and_every_conversation_has_both_ends() -> None:
+    """But usage, whose reader is a stream of the server's."""
+    for role in Role:
+        assert any(role in row.publish for row in permissions.TABLE)
+        assert any(role in row.subscribe for row in permissions.TABLE)
+    one_sided = [row.conversation for row in permissions.TABLE if not row.subscribe]
+    assert one_sided == ["usage"]
+    assert all(row.publish for row in permissions.TABLE)
+    assert EVERY == "*"
