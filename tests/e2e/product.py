@@ -248,12 +248,13 @@ class Product:
         place = place or Place()
         root = self.folder / f"leaf-{site}"
         leaf_port = free_port()
+        listen = ("--tls", self._tls, "--host", place.address, "--listen", place.address)
         made = json.loads(
             self.otela(
                 *("mesh", "leaf", "--dir", str(self.mesh), "--site", site, "--json"),
                 *("--port", str(free_port()), "--out", str(root)),
                 *(("--websocket",) if websocket else ()),
-                *(("--leaf-port", str(leaf_port)) if behind else ()),
+                *(("--leaf-port", str(leaf_port), *listen) if behind else ()),
                 *(word for other in behind for word in ("--behind", other)),
                 *(("--hub", through.leaf_url) if through else ()),
             )
@@ -265,7 +266,8 @@ class Product:
             *(word for url in made["servers"] for word in ("--server", url)),
         )
         leaf = Leaf(self._serve(f"leaf-{site}", place, root / "leaf.conf"), site, access)
-        leaf.leaf_url = f"nats://{place.address}:{leaf_port}"
+        scheme = "nats" if self._tls == "none" else "tls"
+        leaf.leaf_url = f"{scheme}://{place.address}:{leaf_port}"
         return leaf
 
     def restart_leaf(self, leaf: Leaf) -> None:
