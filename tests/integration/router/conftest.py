@@ -18,9 +18,8 @@ from opentela.router.config import (
 )
 from opentela.router.front import Front
 from opentela.service import SystemClock
-from opentela.testing.fake_link import FakeLink
-
-WAIT_S = 10.0
+from opentela.testing.fake_link import FakeLink, FakeStream
+from opentela.testing.waiting import until
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -46,10 +45,13 @@ class Bench:
         return raw
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Return once *condition* holds; looked at each turn of the loop."""
-        async with asyncio.timeout(WAIT_S):
-            while not condition():
-                await asyncio.sleep(0)
+        """Return once *condition* holds."""
+        await until(condition, "what the test waits for")
+
+    async def opened(self, count: int = 1) -> FakeStream:
+        """Return the last stream, once *count* of them were opened."""
+        await self.until(lambda: len(self.link.streams) == count)
+        return self.link.streams[-1]
 
 
 MakeBench = Callable[..., Awaitable[Bench]]

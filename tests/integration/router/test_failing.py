@@ -1,18 +1,27 @@
 """What fails is tried elsewhere while it can be, and told honestly when it cannot."""
 
 import json
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 from tests.integration.router.conftest import Bench, MakeBench
 from tests.integration.router.raw import post
 from tests.integration.router.test_forwarding import ANSWER, DELTA, DONE, STOP
-from tests.unit.router.parts import record, session_of
+from tests.unit.router.parts import Dice, record, session_of
 
 from opentela.core.record import Lifecycle
 from opentela.router.config import AttemptConfig, EjectionConfig
-from opentela.testing.fake_link import EVENTS, JSON, FakeStream
+from opentela.router.directory import Candidate
+from opentela.router.policies.base import Call
+from opentela.router.policies.round_robin import RoundRobin
+from opentela.router.ports import Link
+from opentela.router.sse import StreamWatch
+from opentela.testing.fake_link import EVENTS, JSON, FakeStream, Sink
 from opentela.wire.frames import FailKind
+from opentela.wire.subjects import SessionPath
 
 STREAM = post(b'{"model":"m","stream":true}')
 QUICK = AttemptConfig(backoff_s=0.001, first_s=0.05, unary_s=0.05, idle_s=0.05)
@@ -28,7 +37,7 @@ def begin(stream: FakeStream) -> None:
     stream.head(200, EVENTS).data(DELTA)
 
 
-def finished(logs: list[dict[str, object]]) -> dict[str, object]:
+def finished(logs: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     """Return the one line that is written of a request."""
     lines = [line for line in logs if line["event"] == "request_finished"]
     assert len(lines) == 1
@@ -179,8 +188,7 @@ async def test_a_large_answer_that_breaks_is_cut(make_bench: MakeBench) -> None:
     bench = await make_bench(attempts=AttemptConfig(held_bytes_max=4))
     client = await bench.client()
     client.send(post())
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].head(200, JSON).data(b"12345")
+    stream = (await bench.opened()).head(200, JSON).data(b"12345")
     await client.head()
     assert await client.chunk() == b"12345"
     stream.fail(FailKind.ENGINE_LOST)
@@ -193,8 +201,7 @@ async def test_a_client_that_leaves_stops_the_engine(bench: Bench, stage: str) -
     """In whichever moment, and nothing stays counted."""
     client = await bench.client()
     client.send(post() if stage == "unary" else STREAM)
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].ack()
+    stream = (await bench.opened()).ack()
     if stage == "before the first token":
         stream.head(200, EVENTS)
     if stage == "in the middle":
@@ -285,8 +292,7 @@ async def test_a_slow_client_slows_its_session_and_no_other(bench: Bench) -> Non
     client, other = await bench.client(), await bench.client()
     client.stop_reading()
     client.send(STREAM)
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].head(200, EVENTS).data(DELTA)
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
     for _ in range(500):
         stream.data(part)
     # The kernel's buffers, the transport's and one window: the rest waits at the session.
@@ -307,8 +313,7 @@ async def test_a_client_that_stops_reading_is_left(make_bench: MakeBench) -> Non
     client = await bench.client()
     client.stop_reading()
     client.send(STREAM)
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].head(200, EVENTS).data(DELTA)
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
     for _ in range(500):
         stream.data(part)
     await bench.until(lambda: stream.ended)
@@ -316,20 +321,63 @@ async def test_a_client_that_stops_reading_is_left(make_bench: MakeBench) -> Non
     assert bench.front.outcomes.ejected(0.0, []) == ()
 
 
+class Buggy(RoundRobin):
+    """A policy with a bug, for a while."""
+
+    is_broken = False
+
+    def on_request_start(self, _call: Call, _chosen: Candidate) -> None:
+        """Fail."""
+        if self.is_broken:
+            raise RuntimeError("a bug")
+
+
 async def test_a_bug_on_one_request_is_a_500_and_no_more(bench: Bench) -> None:
     """The next request of the same connection is served."""
-    broken = bench.front.desk.policy.on_request_start
-
-    def crash(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    bench.front.desk.policy.on_request_start = crash  # type: ignore[method-assign]
+    buggy = Buggy(Dice())
+    bench.front.desk.policy = buggy
+    buggy.is_broken = True
     client = await bench.client()
     with capture_logs() as logs:
         answer = await client.ask(post())
     assert answer.status == 500
     assert answer.error["code"] == "internal_error"
     assert [line["event"] for line in logs] == ["exchange_crashed", "request_finished"]
-    bench.front.desk.policy.on_request_start = broken  # type: ignore[method-assign]
+    buggy.is_broken = False
     bench.link.script = lambda stream: stream.answer(ANSWER)
     assert (await client.ask(post())).status == 200
+
+
+async def test_a_bug_in_the_middle_of_an_answer_cuts_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And stops the engine."""
+    client = await bench.client()
+    client.send(STREAM)
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
+    await client.head()
+    assert await client.chunk() == DELTA
+    monkeypatch.setattr(StreamWatch, "feed", lambda *_: 1 / 0)
+    with capture_logs() as logs:
+        stream.data(DELTA)
+    assert "exchange_crashed" in [line["event"] for line in logs]
+    assert stream.cancelled == "the router failed"
+    with pytest.raises(ConnectionError):
+        await client.ended()
+
+
+async def test_a_link_may_answer_before_it_returns(bench: Bench) -> None:
+    """Everything still happens in order, retries included."""
+
+    def at_once(path: SessionPath, *, sink: Sink, **request: Any) -> FakeStream:
+        stream = FakeStream(path, sink=sink, **request)
+        bench.link.streams.append(stream)
+        if len(bench.link.streams) < 3:
+            stream.fail(FailKind.MESH_LOST, begun=False)
+        else:
+            stream.answer(ANSWER)
+        return stream
+
+    bench.front.desk.link = cast("Link", SimpleNamespace(open=at_once))
+    answer = await (await bench.client()).ask(post())
+    assert (answer.status, answer.headers["x-otela-attempts"]) == (200, "3")

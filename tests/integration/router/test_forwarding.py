@@ -88,10 +88,8 @@ async def test_requests_of_one_connection_are_answered_in_order(bench: Bench) ->
     """Also when they come at once and the first takes longest."""
     client = await bench.client()
     client.send(post(b'{"model":"m","n":1}') + post(b'{"model":"m","n":2}') + post(b"{}"))
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    bench.link.streams[0].answer(b"one")
-    await bench.until(lambda: len(bench.link.streams) == 2)
-    bench.link.streams[1].answer(b"two")
+    (await bench.opened()).answer(b"one")
+    (await bench.opened(2)).answer(b"two")
     assert (await client.answer()).body == b"one"
     assert (await client.answer()).body == b"two"
     assert (await client.answer()).error["param"] == "model"
@@ -133,8 +131,7 @@ async def test_a_stream_may_be_cut_anywhere(bench: Bench, cut: int) -> None:
     """Within characters of two, three and four bytes too."""
     client = await bench.client()
     client.send(post(b'{"model":"m","stream":true}'))
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].head(200, EVENTS).data(DELTA + DELTA[:cut])
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA + DELTA[:cut])
     await client.head()
     assert await client.chunk() == DELTA
     stream.data(DELTA[cut:] + STOP + DONE).end()
@@ -146,8 +143,7 @@ async def test_deltas_go_out_as_they_come(bench: Bench) -> None:
     """Nothing waits for more; what comes in one turn leaves as one chunk."""
     client = await bench.client()
     client.send(post(b'{"model":"m","stream":true}'))
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    stream = bench.link.streams[0].head(200, EVENTS).data(DELTA)
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
     await client.head()
     assert await client.chunk() == DELTA
     stream.data(DELTA).data(STOP)
@@ -255,8 +251,7 @@ async def test_asking_waits_for_its_turn(bench: Bench) -> None:
     request = post(b'{"model":"m"}', "/v1/completions", "Expect: 100-continue")
     head, _, body = request.partition(b"\r\n\r\n")
     client.send(post() + head + b"\r\n\r\n")
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    bench.link.streams[0].answer(b"one")
+    (await bench.opened()).answer(b"one")
     assert (await client.answer()).body == b"one"
     assert await client.head() == (100, {})
     bench.link.script = whole

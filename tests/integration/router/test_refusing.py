@@ -173,8 +173,7 @@ async def test_a_bad_request_after_a_good_one_waits_for_its_turn(bench: Bench) -
     """The good one is answered first."""
     client = await bench.client()
     client.send(post() + b"nonsense\r\n\r\n")
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    bench.link.streams[0].answer(ANSWER)
+    (await bench.opened()).answer(ANSWER)
     assert (await client.answer()).body == ANSWER
     assert (await client.answer()).status == 400
     assert await client.ended() == b""

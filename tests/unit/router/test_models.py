@@ -2,9 +2,8 @@
 
 import json
 
-from tests.unit.router.parts import candidate
-
 import msgspec
+from tests.unit.router.parts import candidate
 
 from opentela.core.record import ModelOffer
 from opentela.router import models

@@ -8,7 +8,6 @@ from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.router import headers, openai
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
-    Action,
     Break,
     ClientGone,
     Commit,
@@ -117,7 +116,7 @@ class Exchange:
             return
         self._call = Call(ask.model, self._call.request)
         self._attempts = self._new_attempts(ask)
-        self._run(self._attempts.start(self._began_at))
+        self._run(self._attempts, None)
 
     def feed(self, event: Event) -> None:
         """Take what happened; it waits while an earlier event is being dealt with."""
@@ -125,7 +124,7 @@ class Exchange:
             self._pending.append(event)
             return
         assert self._attempts is not None
-        self._run(self._attempts.step(self._desk.clock.now(), event))
+        self._run(self._attempts, event)
 
     def client_gone(self) -> None:
         """Stop: nobody waits for the answer."""
@@ -154,16 +153,18 @@ class Exchange:
             rng=desk.rng,
         )
 
-    def _run(self, actions: list[Action]) -> None:
-        attempts = self._attempts
-        assert attempts is not None
+    def _run(self, attempts: Attempts, event: Event | None) -> None:
+        """Do what follows from *event*, or from the start; and from what happens meanwhile."""
         self._is_busy = True
+        now = self._desk.clock.now
         try:
+            actions = (
+                attempts.start(self._began_at) if event is None else attempts.step(now(), event)
+            )
             for action in actions:
                 self._PERFORM[type(action)](self, action)
             while self._pending:
-                event = self._pending.pop(0)
-                for action in attempts.step(self._desk.clock.now(), event):
+                for action in attempts.step(now(), self._pending.pop(0)):
                     self._PERFORM[type(action)](self, action)
         except Exception:
             # A bug on one request must reach neither the mesh's connection nor other requests.

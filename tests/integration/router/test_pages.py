@@ -1,0 +1,152 @@
+"""What is on the API's port beside the engines' paths."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+from tests.integration.router.conftest import Bench, MakeBench
+from tests.integration.router.raw import get, post
+from tests.unit.router.parts import record, session_of
+
+from opentela.core.record import Lifecycle, ModelOffer
+
+QWEN = ModelOffer(name="Qwen/Qwen3-8B", aliases=("qwen",), context_max=8192)
+
+
+async def test_models_are_the_live_union(bench: Bench) -> None:
+    """With what OpenAI's list does not say beside it."""
+    bench.front.directory.apply([record(5, models=[QWEN], site="jura")])
+    answer = await (await bench.client()).ask(get("/v1/models"))
+    assert answer.json["object"] == "list"
+    assert [one["id"] for one in answer.json["data"]] == ["Qwen/Qwen3-8B", "m"]
+    qwen, m = answer.json["data"]
+    assert qwen["max_model_len"] == qwen["otela"]["context_max"] == 8192
+    assert (m["otela"]["sessions"], m["otela"]["sites"]) == (3, ["alps"])
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen%2FQwen3-8B", "qwen"])
+async def test_a_model_is_found_by_any_of_its_names(bench: Bench, name: str) -> None:
+    """Slashes raw or encoded."""
+    bench.front.directory.apply([record(5, models=[QWEN])])
+    answer = await (await bench.client()).ask(get(f"/v1/models/{name}"))
+    assert answer.status == 200
+    assert answer.json["otela"]["aliases"] == ["qwen"]
+
+
+async def test_a_model_that_is_not_there_is_404_or_503(bench: Bench) -> None:
+    """As for requests."""
+    unknown = await (await bench.client()).ask(get("/v1/models/a/b"))
+    assert (unknown.status, unknown.error["code"]) == (404, "model_not_found")
+    gone = record(6, models=[QWEN], lifecycle=Lifecycle.LEFT)
+    bench.front.directory.apply([gone])
+    absent = await (await bench.client()).ask(get("/v1/models/Qwen/Qwen3-8B"))
+    assert (absent.status, absent.error["code"]) == (503, "model_unavailable")
+    assert "retry-after" in absent.headers
+
+
+async def test_liveness_and_readiness_are_told(bench: Bench) -> None:
+    """Readiness with its reason."""
+    assert (await (await bench.client()).ask(get("/livez"))).status == 200
+    starting = await (await bench.client()).ask(get("/readyz"))
+    assert (starting.status, starting.json["reason"]) == (503, "starting")
+    bench.front.set_ready(flag=True, reason="")
+    assert (await (await bench.client()).ask(get("/readyz"))).status == 200
+
+
+async def test_a_preflight_needs_no_credentials(bench: Bench) -> None:
+    """On any path."""
+    asked = (
+        "Origin: https://app.example",
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Headers: authorization, content-type",
+    )
+    for path in ("/v1/chat/completions", "/v1/models", "/anything"):
+        answer = await (await bench.client()).ask(get(path, *asked, method="OPTIONS"))
+        assert answer.status == 204
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["access-control-allow-headers"] == "authorization, content-type"
+        assert "POST" in answer.headers["access-control-allow-methods"]
+
+
+async def test_pages_can_be_read_by_pages(bench: Bench) -> None:
+    """Errors too."""
+    for path in ("/v1/models", "/v1/models/none", "/nothing"):
+        answer = await (await bench.client()).ask(get(path, "Origin: https://app.example"))
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "x-otela-session" in answer.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize(
+    ("token", "given", "status"),
+    [
+        (None, None, 404),
+        (b"", None, 200),
+        (b"s3cret", None, 401),
+        (b"s3cret", "wrong", 401),
+        (b"s3cret", "s3cret", 200),
+    ],
+)
+async def test_metrics_are_for_who_may_read_them(
+    make_bench: MakeBench, token: bytes | None, given: str | None, status: int
+) -> None:
+    """Traffic of models is nobody's business by default."""
+    bench = await make_bench(metrics_token=token)
+    headers = (f"Authorization: Bearer {given}",) if given else ()
+    answer = await (await bench.client()).ask(get("/metrics", *headers))
+    assert answer.status == status
+    if status == 200:
+        assert b"otela_router_requests_total" in answer.body
+    else:
+        assert answer.error["message"]
+
+
+async def test_a_page_that_crashes_is_a_500(bench: Bench) -> None:
+    """An error object, and a line in the log."""
+    bench.front.directory.models = None  # type: ignore[method-assign, assignment]
+    with capture_logs() as logs:
+        answer = await (await bench.client()).ask(get("/v1/models"))
+    assert (answer.status, answer.error["code"]) == (500, "internal_error")
+    assert [line["event"] for line in logs] == ["page_crashed"]
+
+
+async def test_pages_can_be_asked_for_their_head(bench: Bench) -> None:
+    """Load balancers do."""
+    client = await bench.client()
+    client.send(get("/livez", method="HEAD"))
+    status, headers = await client.head()
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert await client.ended() == b""
+
+
+async def test_a_draining_router_finishes_what_runs(bench: Bench) -> None:
+    """Idle connections close, the last answer closes its own, new ones are not taken."""
+    idle, client = await bench.client(), await bench.client()
+    client.send(post() + post())
+    await bench.until(lambda: len(bench.link.streams) == 1 and len(bench.front.gate) == 2)
+    with capture_logs() as logs:
+        draining = asyncio.create_task(bench.front.drain())
+        assert await idle.ended() == b""
+        with pytest.raises(OSError, match=r"refused|reset|failed"):
+            await (await bench.client()).ask(post())
+        assert not draining.done()
+        bench.link.streams[0].answer(b"{}")
+        answer = await client.answer()
+        assert answer.headers["connection"] == "close"
+        assert answer.headers["x-otela-session"] == session_of(0)
+        await draining
+    assert await client.ended() == b""
+    assert [line["event"] for line in logs] == ["request_finished", "drained"]
+
+
+async def test_a_drain_takes_no_longer_than_it_may(make_bench: MakeBench) -> None:
+    """What still runs is cut, and its engine stopped."""
+    bench = await make_bench(drain_s=0.01)
+    client = await bench.client()
+    client.send(post())
+    await bench.until(lambda: len(bench.link.streams) == 1)
+    with capture_logs() as logs:
+        await bench.front.drain()
+        await bench.front.stop()
+        await bench.until(lambda: bench.link.streams[0].ended)
+    assert bench.link.streams[0].cancelled == "the client left"
+    assert [line["event"] for line in logs] == ["drain_cut_short", "request_finished"]
