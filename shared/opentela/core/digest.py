@@ -2,8 +2,9 @@
 
 A session hangs at the path of its hashed id: `DEPTH` levels of `FANOUT` children. Each bucket
 keeps the exclusive or of the record hashes below it, which one changed record updates in `DEPTH`
-steps, and which is equal on both sides when (but for one chance in 2**64) the records are. Comparing
-one level names the children that differ; descending costs one exchange a level, whatever the size.
+steps, and which is equal on both sides when (but for one chance in 2**64) the records are.
+Comparing one level names the children that differ; descending costs one exchange a level, whatever
+the size.
 The idea is Merkle's; sums instead of hashes of hashes make it incremental.
 """
 

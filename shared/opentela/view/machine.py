@@ -1,7 +1,8 @@
 """What a view does with what it hears: apply at once, boot by pages, repair by digest.
 
-Deltas of owners and verdicts of registries arrive unasked. Beside them one conversation goes on with
-whichever registry answers: first the whole map in pages, then every `repair_s` a digest exchange.
+Deltas of owners and verdicts of registries arrive unasked. Beside them one conversation goes on
+with whichever registry answers: first the whole map in pages, then every `repair_s` a digest
+exchange.
 What the registry lacks, because all of them forgot it, it is told: else a session that died
 meanwhile would be believed in here for ever, and looked for by nobody.
 Without any registry the view stays as it is and says since when.

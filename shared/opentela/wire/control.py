@@ -150,7 +150,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field=
 class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_field="kind"):
     """Records sent because the other side wants them; needs no answer.
 
-    From a view, on the snapshot subject, registries take only what owners have signed: their claims.
+    From a view, on the snapshot subject, registries take only what owners have signed.
     """
 
     sender: str

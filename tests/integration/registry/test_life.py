@@ -46,12 +46,12 @@ async def test_a_killed_session_is_out_of_every_view_within_two_seconds(field: F
     """With the settings that are shipped, measured from the moment of its death."""
     owner = new_owner()
     async with (
-        field.registry(config=LAN) as registry,
+        field.registry(config=LAN),
         field.view() as view,
         field.session(owner) as session,
     ):
         await until(lambda: shows(view, owner))
-        await until(lambda: len(registry.status()["peers"]) == 0 and field.ready["registry1"][0])  # type: ignore[arg-type]
+        await until(lambda: field.ready["registry1"] == (True, ""))
         died_at = time.monotonic()
         await session.die()
         await until(lambda: suspects(view, owner))

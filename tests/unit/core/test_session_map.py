@@ -31,11 +31,11 @@ WALL = BORN_AT_MS / 1000
 DAY_MS = 86_400_000
 
 
-def owners(count: int, **changes: object) -> list[Owner]:
+def owners(count: int) -> list[Owner]:
     """Return owners of different sessions, oldest first."""
     rng = random.Random(7)
     return [
-        Owner(FakeIdentity(rng), number=number, born_at_ms=BORN_AT_MS + number, **changes)  # type: ignore[arg-type]
+        Owner(FakeIdentity(rng), number=number, born_at_ms=BORN_AT_MS + number)
         for number in range(count)
     ]
 

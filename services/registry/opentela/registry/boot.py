@@ -2,9 +2,9 @@
 
 ::
 
-    ASKING ──last page──────────────────────────────► KNOWING
-       └────nobody answers──► LEARNING ──`learn_s`──────┘
-                  (a state file was read: at once)
+    ASKING ──last page────────────────────────────► KNOWING
+       └───nobody answers──► LEARNING ──`learn_s`─────┘
+                 (a state file was read: at once)
 
 It takes over a peer's map page by page. Without a peer it listens: every living session beats, and
 a beat of an unknown session makes it ask for the claim. Until it knows, it answers nobody: a view

@@ -56,4 +56,5 @@ class Outbox:
         except WireError as error:
             # Ours are far below what a mesh carries; one that is configured smaller is found here.
             _dropped.labels("too_large").inc()
-            log.error("message_unsendable", subject=letter.subject, error=str(error))  # noqa: TRY400
+            fault = str(error)
+            log.error("message_unsendable", subject=letter.subject, error=fault)  # noqa: TRY400

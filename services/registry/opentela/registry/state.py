@@ -1,4 +1,4 @@
-"""The map of a registry as a file, so that one without peers knows after a restart what there is."""
+"""The map of a registry as a file: without peers it knows after a restart what there is."""
 
 import os
 from pathlib import Path

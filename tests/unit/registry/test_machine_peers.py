@@ -1,0 +1,221 @@
+"""The registry among others: presence, gossip, snapshots, forgetting, and its own failings."""
+
+import pytest
+from tests.unit.registry.driven import OWN_CUT_MS, Driven, crowd, nobody_answers, only
+
+from opentela.core.digest import FANOUT
+from opentela.core.ids import ProviderId
+from opentela.core.record import Lifecycle, SessionRecord
+from opentela.registry import messages as m
+from opentela.testing.owner import BORN_AT_MS, Owner
+from opentela.view import exchange
+from opentela.wire.control import (
+    DigestAsk,
+    Leaves,
+    Page,
+    PageAsk,
+    Presence,
+    Records,
+    Repair,
+    Verdict,
+)
+
+
+@pytest.fixture
+def registry() -> Driven:
+    """A registry without peers that knows what there is, at 3 s."""
+    return Driven().boot()
+
+
+def test_it_says_each_round_that_it_is_there(registry: Driven) -> None:
+    """And hears itself without taking that for a peer."""
+    actions = registry.run(5.0)
+    assert (
+        only(m.PublishPresence, actions)
+        == [m.PublishPresence(presence=Presence(registry="r1"))] * 2
+    )
+    assert registry.step(5.1, m.PresenceHeard(presence=Presence(registry="r1"))) == []
+    verdict = Verdict(registry="r1", session=crowd(1)[0].claim.session)
+    assert registry.step(5.1, m.VerdictHeard(path=crowd(1)[0].path, verdict=verdict)) == []
+    assert registry.machine.status(5.1)["peers"] == []
+
+
+def test_a_peer_that_appears_is_compared_with_at_once(registry: Driven) -> None:
+    """And then in every round, while it is there."""
+    seen = m.PresenceHeard(presence=Presence(registry="r2"))
+    (gossip,) = registry.step(3.2, seen)
+    opening = m.PublishGossip(
+        peer="r2", message=DigestAsk(asker="r1", hashes=(0,) * FANOUT, cut_ms=OWN_CUT_MS)
+    )
+    assert gossip == opening
+    assert registry.step(3.3, seen) == []
+    assert only(m.PublishGossip, registry.run(8.0)) == [opening] * 5
+    assert only(m.PublishGossip, registry.run(20.0)) == []
+    assert registry.machine.status(20.0)["peers_away"] == ["r2"]
+
+
+def test_another_registrys_verdict_counts(registry: Driven, owner: Owner) -> None:
+    """As its word and as a sign that it is there."""
+    registry.join(owner, 3.2)
+    verdict = Verdict(
+        registry="r2",
+        session=owner.claim.session,
+        verdict=Lifecycle.LEFT,
+        ended_at_ms=BORN_AT_MS + 1,
+    )
+    actions = registry.step(3.3, m.VerdictHeard(path=owner.path, verdict=verdict))
+    assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["LEFT"]
+    assert registry.machine.status(3.3)["peers"] == ["r2"]
+
+
+def converse(one: Driven, other: Driven, now: float, message: m.PublishGossip) -> None:
+    """Carry gossip between two registries until they have nothing more to say."""
+    waiting = [(other, message)]
+    while waiting:
+        to, letter = waiting.pop(0)
+        back = one if to is other else other
+        actions = to.step(now, m.GossipHeard(message=letter.message))
+        waiting += [(back, reply) for reply in only(m.PublishGossip, actions)]
+
+
+def test_two_registries_become_equal(registry: Driven) -> None:
+    """Whatever each has missed, by one comparison."""
+    other = Driven(name="r2").boot()
+    owners = crowd(150)
+    for number, owner in enumerate(owners):
+        (registry if number % 3 else other).join(owner, 3.2)
+    opening = exchange.opening(registry.machine.held, "r1")
+    converse(registry, other, 3.3, m.PublishGossip(peer="r2", message=opening))
+    assert registry.machine.held.records == other.machine.held.records
+    assert len(registry.machine.held) == 150
+
+
+def test_wanted_records_are_merged_and_told(registry: Driven, owner: Owner) -> None:
+    """A peer may know what was never heard here."""
+    records = Records(sender="r2", records=(owner.record,))
+    actions = registry.step(3.2, m.GossipHeard(message=records))
+    assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["SERVING"]
+
+
+def test_an_impossible_question_is_refused(registry: Driven) -> None:
+    """Counted, logged, and the next one is answered."""
+    bad = DigestAsk(asker="r2", hashes=(1,))
+    (refused,) = registry.step(3.2, m.GossipHeard(message=bad))
+    assert isinstance(refused, m.RefusedMessage)
+    assert refused.kind == "gossip"
+    (refused,) = registry.step(3.2, m.SnapshotAsked(ask=bad, reply="x"))
+    assert isinstance(refused, m.RefusedMessage)
+    assert refused.kind == "snapshot"
+
+
+def test_views_are_answered(registry: Driven, owner: Owner) -> None:
+    """By page and by comparison."""
+    registry.join(owner, 3.2)
+    (page,) = registry.step(3.3, m.SnapshotAsked(ask=PageAsk(), reply="x"))
+    answer = Page(registry="r1", records=(owner.record,), cut_ms=OWN_CUT_MS)
+    assert page == m.Answer(reply="x", answer=answer)
+    digest = DigestAsk(asker="router", hashes=(0,) * FANOUT)
+    (repair,) = registry.step(3.3, m.SnapshotAsked(ask=digest, reply="x"))
+    assert isinstance(repair, m.Answer)
+    assert isinstance(repair.answer, Repair)
+    assert len(repair.answer.descend) == 1
+    assert registry.step(3.3, m.SnapshotAsked(ask=digest, reply="")) == []
+
+
+def test_what_a_view_remembers_is_taken_for_a_claim(registry: Driven, owner: Owner) -> None:
+    """All registries may have forgotten a session that died meanwhile; somebody must look."""
+    records = Records(sender="router", records=(owner.record,))
+    actions = registry.step(3.2, m.SnapshotAsked(ask=records, reply=""))
+    assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["SERVING"]
+
+
+def test_tombstones_are_dropped_after_a_day_and_do_not_come_back(owner: Owner) -> None:
+    """Whoever brings an old copy is told that the session has left."""
+    registry = Driven().boot()
+    alive = owner.record
+    registry.join(owner, 3.2)
+    owner.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS + 3_200)
+    registry.join(owner, 3.2)
+    late = 25 * 3600.0 + 3.2
+    registry.step(late - 1, m.Tick())
+    assert len(registry.machine.held) == 1
+    registry.step(late + 60, m.Tick())
+    assert len(registry.machine.held) == 0
+    replay = Records(sender="r2", records=(alive,))
+    (denial,) = registry.step(late + 61, m.GossipHeard(message=replay))
+    assert isinstance(denial, m.PublishVerdict)
+    assert denial.verdict.verdict is Lifecycle.LEFT
+    assert len(registry.machine.held) == 0
+
+
+@pytest.mark.parametrize("kind", [DigestAsk, Leaves, Repair])
+def test_a_peers_cut_is_followed(kind: type, owner: Owner) -> None:
+    """So that two registries come to hold the same."""
+    registry = Driven().boot()
+    owner.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS)
+    registry.step(3.2, m.GossipHeard(message=Records(sender="r2", records=(owner.record,))))
+    day_s = 24.5 * 3600
+    field = "registry" if kind is Repair else "asker"
+    hashes = {"hashes": (0,) * FANOUT} if kind is DigestAsk else {}
+    message = kind(**{field: "r2"}, cut_ms=BORN_AT_MS, **hashes)
+    registry.step(4.0, m.GossipHeard(message=message))
+    assert len(registry.machine.held) == 1
+    registry.step(day_s, m.GossipHeard(message=message))
+    assert len(registry.machine.held) == 0
+
+
+def test_without_a_mesh_silence_means_nothing(registry: Driven, owner: Owner) -> None:
+    """It is red, says nothing, and starts every lease anew when the mesh is back."""
+    registry.join(owner, 3.2)
+    actions = registry.step(3.3, m.MeshLost())
+    assert actions == [m.SetReady(flag=False, reason="the mesh does not answer")]
+    assert registry.run(100.0) == []
+    actions = registry.step(100.0, m.MeshBack())
+    assert actions == [m.SetReady(flag=True, reason="")]
+    actions = registry.run(101.0)
+    assert only(m.PublishProbe, actions) == []
+    assert len(only(m.PublishPresence, actions)) == 2
+
+
+def test_who_wakes_up_late_blames_the_silence_on_itself(registry: Driven, owner: Owner) -> None:
+    """A registry that was stopped for a minute suspects nobody for that minute."""
+    registry.join(owner, 3.2)
+    actions = registry.step(63.0, m.Tick())
+    assert only(m.PublishProbe, actions) == []
+    actions = registry.run(64.4)
+    assert only(m.PublishProbe, actions) == []
+    assert len(only(m.PublishProbe, registry.run(64.5))) == 1
+
+
+def test_status_counts_what_was_refused(registry: Driven, owner: Owner) -> None:
+    """By reason."""
+    owner.say(None, provider=ProviderId("a.b"))
+    registry.step(3.2, m.GossipHeard(message=Records(sender="r2", records=(owner.record,))))
+    owner.say(Lifecycle.LEFT, provider=ProviderId("p"))
+    registry.join(owner, 3.3)
+    status = registry.machine.status(3.3)
+    assert status["rejected"] == {"malformed": 1}
+    assert (status["sessions"], status["tombstones"], status["silent"]) == (0, 1, 0)
+    assert status["doubting_s"] is None
+
+
+def test_a_whole_run_is_decided_by_its_inputs_alone() -> None:
+    """Two machines with the same randomness and events do the same: a seed replays a run."""
+
+    def run() -> list[m.Action]:
+        registry = Driven().boot()
+        actions: list[m.Action] = []
+        for number, owner in enumerate(crowd(20)):
+            actions += registry.join(owner, 3.1 + number / 100)
+        return actions + registry.run(80.0, each=nobody_answers)
+
+    assert run() == run()
+    assert any(isinstance(action, m.PublishEvent) for action in run())
+
+
+def test_the_round_after_next_is_never_far(registry: Driven) -> None:
+    """Whatever else there is to wait for."""
+    assert registry.machine.next_deadline() <= 4.0
+    record = SessionRecord(signed=crowd(1)[0].signed)
+    registry.step(3.2, m.GossipHeard(message=Records(sender="r2", records=(record,))))
+    assert registry.machine.next_deadline() <= 4.0

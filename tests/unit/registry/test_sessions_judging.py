@@ -1,0 +1,178 @@
+"""How a registry judges sessions: suspicion, quorum, grace, eviction, doubt."""
+
+from tests.unit.registry.one import Registry, at, crowd, probes, told, verdicts
+
+from opentela.core.ids import ProviderId
+from opentela.core.record import (
+    Lifecycle,
+    is_suspected,
+)
+from opentela.testing.owner import BORN_AT_MS, Owner
+from opentela.wire.control import Probe, Verdict
+
+
+def test_a_late_session_that_nobody_answers_for_is_suspected(
+    registry: Registry, owner: Owner
+) -> None:
+    """Alone, one registry is a quorum; everybody is told."""
+    registry.join(owner)
+    actions = registry.fail(owner, 1.5)
+    assert told(actions) == ["SUSPECTED"]
+    (verdict,) = verdicts(actions)
+    assert (verdict.suspected, verdict.witnesses) == (1, ("r1",))
+    assert is_suspected(registry.record(owner))
+
+
+def test_no_responders_from_another_provider_is_not_believed(
+    registry: Registry, owner: Owner
+) -> None:
+    """A provider cannot have another's session suspected."""
+    registry.join(owner)
+    registry.sessions.detect(at(1.5))
+    registry.sessions.refused(at(1.5), ProviderId("other"), owner.path.session)
+    assert registry.sessions.detect(at(1.5)) == []
+
+
+def test_a_suspected_session_that_beats_is_asked_to_refute(
+    registry: Registry, owner: Owner
+) -> None:
+    """And trusted as soon as it has."""
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    assert probes(registry.beat(owner, 5.0)) == [Probe(sequence=0, suspected=1)]
+    owner.say()
+    assert told(registry.join(owner, 5.1)) == ["TRUSTED"]
+    assert not is_suspected(registry.record(owner))
+    assert registry.beat(owner, 6.0) == []
+
+
+def test_probes_carry_the_suspicion_too(registry: Registry, owner: Owner) -> None:
+    """An owner that missed the verdict learns of it whenever it can be reached."""
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    (probe,) = probes(registry.sessions.detect(at(2.5)))
+    assert probe.suspected == 1
+
+
+def test_with_a_peer_one_witness_is_not_enough(registry: Registry, owner: Owner) -> None:
+    """The second makes it a suspicion, on whichever side it is seen."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    actions = registry.fail(owner, 1.5)
+    assert told(actions) == []
+    assert [v.suspected for v in verdicts(actions)] == [0]
+    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
+    actions = registry.sessions.judged(at(1.6), owner.path, theirs)
+    assert told(actions) == ["SUSPECTED"]
+    (verdict,) = verdicts(actions)
+    assert verdict.witnesses == ("r1", "r2")
+
+
+def test_a_witness_elsewhere_makes_it_look_itself(registry: Registry, owner: Owner) -> None:
+    """Before the next beat is late."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
+    assert registry.sessions.judged(at(0.5), owner.path, theirs) == []
+    assert len(probes(registry.sessions.detect(at(0.5)))) == 1
+
+
+def test_a_verdict_on_an_unknown_session_is_nothing(registry: Registry, owner: Owner) -> None:
+    """Repair brings its record."""
+    verdict = Verdict(registry="r2", session=owner.claim.session, verdict=Lifecycle.LEFT)
+    assert registry.sessions.judged(at(0.0), owner.path, verdict) == []
+
+
+def test_a_peer_that_goes_away_lowers_the_quorum(registry: Registry, owner: Owner) -> None:
+    """What was seen alone is then enough to stop routing."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    assert told(registry.sessions.conclude(at(4.9))) == []
+    assert told(registry.sessions.conclude(at(5.1))) == ["SUSPECTED"]
+
+
+def test_a_session_is_evicted_after_grace(registry: Registry, owner: Owner) -> None:
+    """With the time of its end, once."""
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    assert registry.sessions.conclude(at(46.4)) == []
+    actions = registry.sessions.conclude(at(46.5))
+    assert told(actions) == ["LEFT"]
+    (verdict,) = verdicts(actions)
+    assert (verdict.verdict, verdict.ended_at_ms) == (Lifecycle.LEFT, BORN_AT_MS + 46_500)
+    assert registry.sessions.held.living == {}
+    assert registry.sessions.conclude(at(99.0)) == []
+
+
+def test_one_sign_of_life_during_grace_keeps_a_session(registry: Registry, owner: Owner) -> None:
+    """Grace begins anew with the next failure."""
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    registry.beat(owner, 46.0)
+    assert told(registry.sessions.conclude(at(47.0))) == []
+    registry.fail(owner, 48.0)
+    assert told(registry.sessions.conclude(at(92.0))) == []
+    assert told(registry.sessions.conclude(at(93.0))) == ["LEFT"]
+
+
+def test_a_registry_that_lost_its_peers_evicts_nobody(registry: Registry, owner: Owner) -> None:
+    """It may be the one that is cut off; after `memory_s` it is the only one left."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    registry.fail(owner, 6.0)
+    assert is_suspected(registry.record(owner))
+    assert told(registry.sessions.conclude(at(599.0))) == []
+    assert told(registry.sessions.conclude(at(600.0))) == ["LEFT"]
+
+
+def test_a_majority_evicts_nobody_while_a_peer_is_away(registry: Registry, owner: Owner) -> None:
+    """Who is on the other side of a partition may hear what this side does not."""
+    registry.peers.heard("r3", 0.0)
+    registry.join(owner)
+    registry.fail(owner, 6.0)
+    for second in range(7, 60):
+        registry.peers.heard("r2", float(second))
+    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
+    registry.sessions.judged(at(59.0), owner.path, theirs)
+    assert is_suspected(registry.record(owner))
+    assert told(registry.sessions.conclude(at(59.0))) == []
+    registry.peers.heard("r3", 59.5)
+    assert told(registry.sessions.conclude(at(60.0))) == ["LEFT"]
+
+
+def test_many_silent_at_once_are_suspected_but_not_evicted() -> None:
+    """The registry doubts itself first."""
+    registry = Registry()
+    owners = crowd(6)
+    for owner in owners:
+        registry.join(owner)
+    for owner in owners:
+        registry.fail(owner, 1.5)
+    registry.sessions.conclude(at(2.0))
+    assert registry.sessions.restraint.doubting_since == 2.0
+    assert told(registry.sessions.conclude(at(60.0))) == []
+    assert told(registry.sessions.conclude(at(602.0))) == ["LEFT", "LEFT"]
+    assert told(registry.sessions.conclude(at(603.0))) == []
+
+
+def test_what_is_down_leaves_after_grace(registry: Registry, owner: Owner) -> None:
+    """Nobody needs to fail it; its own end stands."""
+    registry.join(owner)
+    owner.say(Lifecycle.DOWN, ended_at_ms=BORN_AT_MS + 5)
+    assert told(registry.join(owner, 1.0)) == ["DOWN"]
+    assert not registry.sessions.detector.is_watched(owner.claim.session)
+    assert registry.beat(owner, 2.0) == []
+    assert registry.sessions.conclude(at(45.9)) == []
+    actions = registry.sessions.conclude(at(46.0))
+    assert told(actions) == ["LEFT"]
+    assert verdicts(actions)[0].ended_at_ms == 0
+
+
+def test_a_graceful_leave_needs_nobody(registry: Registry, owner: Owner) -> None:
+    """It is gone at once."""
+    registry.join(owner)
+    owner.say(Lifecycle.LEFT)
+    assert told(registry.join(owner, 1.0)) == ["LEFT"]
+    assert registry.sessions.held.living == {}
+    assert registry.sessions.conclude(at(99.0)) == []
