@@ -85,7 +85,7 @@ class TestMesh:
             )
             await self._start(stack, HUB, self.layout.conf)
             for site in self._leaves:
-                await self._add_leaf(stack, site)
+                await self._add_leaf(stack, site, self._uplink(site))
             self._stack = stack.pop_all()
         return self
 
@@ -176,15 +176,24 @@ class TestMesh:
         _pin_ports(conf, old)
         await self._start(self._stack, at, conf)
 
-    async def _add_leaf(self, stack: contextlib.AsyncExitStack, site: str) -> None:
+    async def add_leaf(self, site: str, *, port: int) -> None:
+        """Start a leaf that dials the hub by another port of loopback, such as a proxy's."""
+        scheme = "nats" if self._tls == "none" else "tls"
+        await self._add_leaf(self._stack, site, f"{scheme}://127.0.0.1:{port}")
+
+    def _uplink(self, site: str) -> str:
         parent = self._servers[self._behind.get(site, HUB)]
-        url = parent.websocket_url if site in self._websocket else parent.leaf_url
+        if site in self._websocket:
+            return parent.websocket_url
+        return parent.leaf_url.replace("nats-leaf", "nats" if self._tls == "none" else "tls")
+
+    async def _add_leaf(self, stack: contextlib.AsyncExitStack, site: str, uplink: str) -> None:
         options = LeafOptions(
             site=site,
             providers=self._providers.get(site, ()),
             members=self._members,
             behind=tuple(one for one, other in self._behind.items() if other == site),
-            hubs=(url.replace("nats-leaf", "nats" if self._tls == "none" else "tls"),),
+            hubs=(uplink,),
             listeners=self._listeners(leaf_port=0 if site in self._behind.values() else None),
         )
         leaf = setup.add_leaf(self.layout, options, now=CLOCK.wall())

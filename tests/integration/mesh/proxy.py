@@ -22,6 +22,10 @@ class Proxy:
         """Stop passing anything on, with every connection left open."""
         self._thawed.clear()
 
+    def thaw(self) -> None:
+        """Pass things on again."""
+        self._thawed.set()
+
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, target: int) -> AsyncIterator["Proxy"]:

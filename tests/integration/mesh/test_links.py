@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from tests.integration.mesh.proxy import Proxy
 
 from opentela.core.errors import CredentialError, MeshUnavailableError
 from opentela.core.ids import ProviderId, SessionId, SiteId
-from opentela.mesh import nats_bus, tls
+from opentela.mesh import nats_bus, server_conf, tls
 from opentela.mesh.bus import Message
 from opentela.mesh.listeners import TlsMode
 from opentela.mesh.nats_bus import NatsBus
@@ -128,6 +129,25 @@ async def test_nobody_listens_is_known_when_a_leaf_server_dies() -> None:
             await router.until_answers(path("p", "a"), "a")
             await mesh.server("a").kill()
             await router.until_answers(path("p", "a"), "nobody")
+
+
+async def test_a_leaf_link_that_is_half_open_is_given_up_by_both_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Packets vanish and nobody says so: silence becomes "nobody listens", and then an answer."""
+    monkeypatch.setattr(server_conf, "PING_INTERVAL", "200ms")
+    async with TestMesh() as mesh, Proxy.open(mesh.server().port("leaf")) as proxy:
+        await mesh.add_leaf("a", port=proxy.port)
+        router = await asker(mesh, HUB)
+        bus = await mesh.bus(role="provider", provider="p", at="a")
+        async with Session.open(bus, path("p", "a")):
+            await router.until_answers(path("p", "a"), "a")
+            proxy.freeze()
+            assert await router.ask(path("p", "a"), timeout_s=0.1) == "silence"
+            await router.until_answers(path("p", "a"), "nobody")
+            assert bus.is_connected
+            proxy.thaw()
+            await router.until_answers(path("p", "a"), "a")
 
 
 async def test_interest_behind_two_leaves_is_restored_when_the_middle_one_restarts() -> None:
