@@ -38,7 +38,7 @@ async def serve(life: Lifecycle, config: RegistryConfig) -> None:
     if access.role != "registry":
         raise CredentialError(
             f"{config.access} is the access of a {access.role}, not of a registry",
-            remedy="get one with: otela mesh role registry NAME",
+            remedy="get one with: otela mesh role --role registry",
         )
     shells: list[RegistryShell] = []
 
