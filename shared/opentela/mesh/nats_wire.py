@@ -19,8 +19,8 @@ NO_RESPONDERS: Final = 503
 _CRLF: Final = b"\r\n"
 _STATUS_LINE: Final = b"NATS/1.0"
 _STATUS_AT: Final = len(_STATUS_LINE) + 1
-_MESSAGE_STARTS: Final = (b"M", b"H")
-_MESSAGE_FIELDS: Final = {b"MSG": 1, b"HMSG": 2}
+_MESSAGE_SIZES: Final = {b"MSG": (4, 5), b"HMSG": (5, 6)}
+"""Fields of the line before a message, without and with a reply subject."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -55,13 +55,17 @@ class Pong(msgspec.Struct, frozen=True):
     """The server has read everything up to our oldest unanswered PING."""
 
 
+class Fine(msgspec.Struct, frozen=True):
+    """The server took what was said; never asked for."""
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The server reports an error; after most of them it closes the connection."""
 
     text: str
 
 
-Event: TypeAlias = Message | Info | Ping | Pong | Refusal
+Event: TypeAlias = Message | Info | Ping | Pong | Fine | Refusal
 
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
@@ -102,17 +106,18 @@ class Parser:
                     raise WireError("the server's line does not end")
                 self._keep(data[at:], size - at + 1)
                 break
-            line = data[at:line_end]
-            at_payload = line_end + 2
-            if line[:1] in _MESSAGE_STARTS:
-                end = self._message(line, data, at_payload, events)
-                if end > size:
-                    self._keep(data[at:], end - at)
-                    break
-                at = end
-            else:
-                self._other(line, events)
-                at = at_payload
+            fields = data[at:line_end].split(b" ")
+            if fields[0] not in _MESSAGE_SIZES:
+                events.append(_word(data[at:line_end]))
+                at = line_end + 2
+                continue
+            start = line_end + 2
+            headers, end = _sizes(fields, start)
+            if end + 2 > size:
+                self._keep(data[at:], end + 2 - at)
+                break
+            events.append(_message(fields, data, start, headers, end))
+            at = end + 2
         return events
 
     def _keep(self, rest: bytes, need: int) -> None:
@@ -120,44 +125,56 @@ class Parser:
         self._have = len(rest)
         self._need = need
 
-    def _message(self, line: bytes, data: bytes, start: int, events: list[Event]) -> int:
-        """Take one message, if it is whole; return where it ends."""
-        fields = line.split()
-        sizes = _MESSAGE_FIELDS.get(fields[0], 0)
-        # Subject and subscription, perhaps a reply subject, then one or two sizes.
-        if not sizes or not 3 <= len(fields) - sizes <= 4:  # noqa: PLR2004
-            raise WireError(f"not a line of a NATS server: {line[:80]!r}")
-        try:
-            subject, sid, total = str(fields[1], "utf-8"), int(fields[2]), int(fields[-1])
-            reply = str(fields[3], "utf-8") if len(fields) - sizes == 4 else ""  # noqa: PLR2004
-            headers = int(fields[-2]) if sizes == 2 else 0  # noqa: PLR2004
-        except ValueError as error:
-            raise WireError(f"not a line of a NATS server: {line[:80]!r}") from error
-        if not 0 <= headers <= total <= PAYLOAD_BYTES_MAX:
-            raise WireError(f"a message of {total} bytes exceeds {PAYLOAD_BYTES_MAX}")
-        end = start + total
-        if end + 2 <= len(data):
-            if data[end : end + 2] != _CRLF:
-                raise WireError("a message is longer than announced")
-            status = _status(data[start : start + headers]) if headers else 0
-            events.append(Message(subject, sid, reply, data[start + headers : end], status))
-        return end + 2
 
-    def _other(self, line: bytes, events: list[Event]) -> None:
-        word, _, rest = line.partition(b" ")
-        if word == b"PING":
-            events.append(Ping())
-        elif word == b"PONG":
-            events.append(Pong())
-        elif word == b"INFO":
-            try:
-                events.append(_info(rest))
-            except msgspec.DecodeError as error:
-                raise WireError(f"the server's INFO cannot be read: {error}") from error
-        elif word == b"-ERR":
-            events.append(Refusal(rest.decode(errors="replace").strip("' ")))
-        elif word != b"+OK":
-            raise WireError(f"not a line of a NATS server: {line[:80]!r}")
+def _sizes(fields: list[bytes], start: int) -> tuple[int, int]:
+    """Return the bytes of the headers of a message, and where the message ends."""
+    has_headers = fields[0] == b"HMSG"
+    try:
+        total = int(fields[-1])
+        headers = int(fields[-2]) if has_headers else 0
+    except ValueError as error:
+        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}") from error
+    # Subject and subscription, perhaps a reply subject, then one or two sizes.
+    if len(fields) not in _MESSAGE_SIZES[fields[0]] or not 0 <= headers <= total:
+        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}")
+    if total > PAYLOAD_BYTES_MAX:
+        raise WireError(f"a message of {total} bytes exceeds {PAYLOAD_BYTES_MAX}")
+    return headers, start + total
+
+
+def _message(fields: list[bytes], data: bytes, start: int, headers: int, end: int) -> Message:
+    if data[end : end + 2] != _CRLF:
+        raise WireError("a message is longer than announced")
+    has_reply = len(fields) == _MESSAGE_SIZES[fields[0]][1]
+    status = _status(data[start : start + headers]) if headers else 0
+    try:
+        return Message(
+            str(fields[1], "utf-8"),
+            int(fields[2]),
+            str(fields[3], "utf-8") if has_reply else "",
+            data[start + headers : end],
+            status,
+        )
+    except ValueError as error:
+        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}") from error
+
+
+def _word(line: bytes) -> Event:
+    word, _, rest = line.partition(b" ")
+    if word == b"PING":
+        return Ping()
+    if word == b"PONG":
+        return Pong()
+    if word == b"INFO":
+        try:
+            return _info(rest)
+        except msgspec.DecodeError as error:
+            raise WireError(f"the server's INFO cannot be read: {error}") from error
+    if word == b"-ERR":
+        return Refusal(rest.decode(errors="replace").strip("' "))
+    if word == b"+OK":
+        return Fine()
+    raise WireError(f"not a line of a NATS server: {line[:80]!r}")
 
 
 def connect(options: dict[str, Any]) -> bytes:

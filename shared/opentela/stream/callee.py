@@ -12,7 +12,7 @@ What the engine sent before it failed still goes first. What comes late or twice
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -74,6 +74,9 @@ class CalleeSettings(msgspec.Struct, frozen=True, kw_only=True):
     window_bytes: int = WINDOW_BYTES
 
 
+_NEVER_BEGUN: Final = (FailKind.ENGINE_UNREACHABLE, FailKind.REFUSED, FailKind.TOO_LARGE)
+
+
 class _State(IntEnum):
     NEW = 0
     RUNNING = 1
@@ -92,7 +95,6 @@ class Callee:
         "_deadline_at",
         "_head_s",
         "_heard_at",
-        "_is_connected",
         "_last",
         "_length",
         "_more",
@@ -115,7 +117,6 @@ class Callee:
         self._deadline_at = 0.0
         self._connected_s = self._head_s = 0.0
         self._acked = False
-        self._is_connected = False
         self._more = False
         self._length = 0
         self._body_seq = 0
@@ -144,11 +145,10 @@ class Callee:
 
     def step(self, now: float, event: CalleeEvent) -> list[CalleeAction]:
         """Take one event; return what to send and what to do to the engine, in order."""
-        if self._state is _State.ENDED:
+        form = type(event)
+        if self._state is _State.ENDED or (self._state is _State.NEW and form is not Open):
             return []
-        if self._state is _State.NEW and type(event) is not Open:
-            return []
-        handle = self._HANDLERS.get(type(event))
+        handle = self._HANDLERS.get(form)
         return handle(self, now, event) if handle else []
 
     def _open(self, now: float, frame: Open) -> list[CalleeAction]:
@@ -158,7 +158,7 @@ class Callee:
         self._state = _State.RUNNING
         self._opened_at = self._spoke_at = self._body_at = now
         self._deadline_at = now + frame.deadline_s if frame.deadline_s else 0.0
-        self._send.grant(frame.credit)
+        self._send.granted = frame.credit
         self._more, self._length = frame.more, frame.length
         size = len(frame.body)
         if max(size, frame.length) > self._settings.body_bytes_max:
@@ -196,7 +196,6 @@ class Callee:
         return self._finish([ABORT_ENGINE])
 
     def _engine_connected(self, now: float, _: EngineConnected) -> list[CalleeAction]:
-        self._is_connected = True
         self._connected_s = now - self._opened_at
         return []
 
@@ -310,7 +309,7 @@ class Callee:
 
     def _fail(self, kind: FailKind, message: str, *, abort: bool = True) -> list[CalleeAction]:
         # An engine that lacks a byte of the request cannot have begun to answer it.
-        begun = self._is_connected and not self._more
+        begun = not self._more and kind not in _NEVER_BEGUN
         fail = failure(self.stream, kind, message, may_have_begun=begun)
         return self._finish([ABORT_ENGINE, fail] if abort else [fail])
 

@@ -1,7 +1,7 @@
 """The next deadlines of many streams behind one timer, at next to no cost for short streams.
 
-A stream that is new is looked at only after a while, when most have ended; and as deadlines mostly
-move later, with each frame, the moment that was known when a stream was last looked at is kept,
+A stream that is new is looked at only at the next wake-up, when most have ended; and as deadlines
+mostly move later, with each frame, the moment that was known when a stream was last looked at is kept,
 and asked for again only when it comes. A wake-up that itself comes late means that this process
 was starved: what waits in its sockets is read before anybody is judged by a deadline that passed
 meanwhile.
@@ -21,56 +21,40 @@ DeadlineOf = Callable[[Key], float | None]
 
 
 class Deadlines(Generic[Key]):
-    """Which streams are due, and when to look again.
+    """Which streams are due, and when to look again."""
 
-    Args:
-        grain_s: A new stream is first looked at so long after it was added; no deadline of a new
-            stream may matter more finely.
-    """
-
-    def __init__(self, grain_s: float) -> None:
-        self._grain_s = grain_s
+    def __init__(self) -> None:
         self._fresh: list[Key] = []
-        self._fresh_at = 0.0
         self._heap: list[tuple[float, int, Key]] = []
         self._order = 0
         self._not_before = 0.0
         self._is_reprieved = False
+        self.add: Final = self._fresh.append
+        """Watch a new stream: it is looked at when `due` is next called."""
+
+    @property
+    def has_fresh(self) -> bool:
+        """Return whether streams were added since `due` was called."""
+        return bool(self._fresh)
 
     @property
     def next_at(self) -> float | None:
-        """Return when to call `due` next; None for never."""
-        if self._fresh:
-            at = min(self._fresh_at, self._heap[0][0]) if self._heap else self._fresh_at
-        elif self._heap:
-            at = self._heap[0][0]
-        else:
-            return None
-        return max(at, self._not_before)
+        """Return when a stream that was looked at may be due; None for never."""
+        return max(self._heap[0][0], self._not_before) if self._heap else None
 
-    def add(self, now: float, key: Key) -> bool:
-        """Watch a new stream; True when `next_at` may have moved to an earlier moment."""
-        self._fresh.append(key)
-        if len(self._fresh) > 1:
-            return False
-        self._fresh_at = now + self._grain_s
-        return True
-
-    def due(self, now: float, deadline_of: DeadlineOf[Key]) -> list[Key]:
+    def due(self, now: float, woken_for: float, deadline_of: DeadlineOf[Key]) -> list[Key]:
         """Return the keys whose deadline, as *deadline_of* tells it, has passed.
 
         Each is watched no longer, until it is put back with `put`. A key without a deadline has
-        ended, and is dropped.
+        ended, and is dropped. *woken_for* is the moment for which the wake-up was set.
         """
-        next_at = self.next_at
-        if next_at is None or now < next_at:
-            return []
         # Once: a process that is always late must still come to a judgement.
-        self._is_reprieved = now - next_at > STARVED_S and not self._is_reprieved
+        self._is_reprieved = now - woken_for > STARVED_S and not self._is_reprieved
         if self._is_reprieved:
             self._not_before = now + REPRIEVE_S
             return []
-        looked_at, self._fresh = self._fresh, []
+        looked_at = self._fresh.copy()
+        self._fresh.clear()
         while self._heap and self._heap[0][0] <= now:
             looked_at.append(heapq.heappop(self._heap)[2])
         late: list[Key] = []

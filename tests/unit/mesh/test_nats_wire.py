@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from opentela.core.errors import WireError
 from opentela.mesh import nats_wire
-from opentela.mesh.nats_wire import Info, Message, Parser, Ping, Pong, Refusal
+from opentela.mesh.nats_wire import Fine, Info, Message, Parser, Ping, Pong, Refusal
 
 NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
 TALK = (
@@ -24,6 +24,7 @@ TALK = (
 )
 EVENTS = [
     Info(server_name="hub", nonce="n", tls_required=True, max_payload=9),
+    Fine(),
     Ping(),
     Message("a.b", 7, "", b"he\r\no"),
     Message("a.b", 7, "re.ply", b""),
@@ -66,7 +67,7 @@ def test_messages_survive_any_cuts(payloads: list[bytes], cuts: list[int]) -> No
         b"HTTP/1.1 400 Bad Request\r\n",
         b"MSG a\r\n",
         b"MSG a 1 2 3 4\r\n",
-        b"MSG a x 3\r\n",
+        b"MSG a x 3\r\nabc\r\n",
         b"MSG a 1 -1\r\n",
         b"MSG a 1 99999999999\r\n",
         b"MSG a 1 1\r\nabc",

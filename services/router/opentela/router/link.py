@@ -203,7 +203,7 @@ class MeshLink:
         stream = MeshStream(self, Caller(number, request, self._settings), sink, route)
         self._streams[number] = stream
         stream.step(_BEGIN)
-        self._timer.add(time.monotonic(), number)
+        self._timer.add(number)
         return stream
 
     def close(self) -> None:

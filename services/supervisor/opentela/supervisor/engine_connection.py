@@ -32,9 +32,6 @@ class User(Protocol):
     request: Open
     is_sent: bool
 
-    def attach(self, connection: "EngineConnection") -> None:
-        """Send what is there of the request."""
-
     def took(self, size: int) -> None:
         """Note that the socket took *size* bytes of the body."""
 
@@ -94,12 +91,13 @@ class EngineConnection(asyncio.Protocol):
         """Whether a request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def begin(self, exchange: User) -> None:
-        """Serve *exchange*."""
+    def begin(self, exchange: User, words: bytes) -> None:
+        """Serve *exchange*, whose request begins with *words*."""
+        assert self._transport is not None
         self._reset()
         self._exchange = exchange
         self._uses += 1
-        exchange.attach(self)
+        self._transport.write(words)
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -207,18 +205,15 @@ class EngineConnection(asyncio.Protocol):
             if status == _SWITCHING:
                 raise WireError("it switches protocols")
             return
-        names = {name.lower(): value for name, value in self._fields}
-        coding = names.get(b"transfer-encoding")
-        if coding is not None and coding.strip().lower() != b"chunked":
+        headers, coding, has_length = engine_head.answer_headers(self._fields)
+        if coding is not None and coding != "chunked":
             raise WireError(f"a transfer coding that nobody asked for: {coding[:40]!r}")
         self._has_head = True
-        self._head = AnswerHead(status, engine_head.answer_headers(self._fields))
+        self._head = AnswerHead(status, headers)
         assert self._exchange is not None
         if self._exchange.request.method == "HEAD":
             self._has_ended = True
-        self._until_close = (
-            coding is None and b"content-length" not in names and status not in _NO_BODY
-        )
+        self._until_close = coding is None and not has_length and status not in _NO_BODY
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of the body until the read is over."""

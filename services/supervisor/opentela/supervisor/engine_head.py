@@ -7,7 +7,7 @@ Framing belongs to one connection and is made anew on each; so do the hop-by-hop
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentela.core.errors import WireError
 from opentela.wire.frames import Headers, Open
@@ -73,13 +73,32 @@ def chunk(data: bytes, *, more: bool) -> bytes:
     return b"%x\r\n%b\r\n%b" % (len(data), data, end) if data else end
 
 
-def answer_headers(fields: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return what passes on of an engine's fields, names in lower case, order kept."""
-    headers = [
-        (str(name, "latin-1").lower(), str(value, "latin-1").strip()) for name, value in fields
-    ]
-    dropped = _dropped(headers, _DROPPED_FROM_ANSWERS)
-    return tuple(header for header in headers if header[0] not in dropped)
+class AnswerFields(NamedTuple):
+    """The fields of an answer that pass on, names in lower case, and what they said of framing."""
+
+    headers: Headers
+    coding: str | None
+    has_length: bool
+
+
+def answer_headers(fields: Iterable[tuple[bytes, bytes]]) -> AnswerFields:
+    """Return what passes on of an engine's fields, order kept, and how its body is framed."""
+    headers: list[tuple[str, str]] = []
+    coding, connection, has_length = None, "", False
+    for name, value in fields:
+        lowered, text = str(name, "latin-1").lower(), str(value, "latin-1").strip()
+        if lowered not in _DROPPED_FROM_ANSWERS:
+            headers.append((lowered, text))
+        elif lowered == "content-length":
+            has_length = True
+        elif lowered == "transfer-encoding":
+            coding = f"{coding}, {text.lower()}" if coding else text.lower()
+        elif lowered == "connection":
+            connection += f",{text}"
+    if connection:
+        named = {option.strip().lower() for option in connection.split(",")}
+        headers = [header for header in headers if header[0] not in named]
+    return AnswerFields(tuple(headers), coding, has_length)
 
 
 def _dropped(headers: Iterable[tuple[str, str]], always: frozenset[str]) -> frozenset[str]:

@@ -47,7 +47,7 @@ class Listener(Protocol):
     """Who takes the answer; called on the loop, never after `on_failed`, an end, or an abort."""
 
     def on_connected(self) -> None:
-        """The request's head is on its way."""
+        """A fresh connection stands, and the request's head is on its way."""
 
     def on_took(self, size: int) -> None:
         """The engine's socket took *size* bytes of the body."""
@@ -76,9 +76,7 @@ class EngineHttp:
         self._dialling: set[asyncio.Task[None]] = set()
 
     def ask(self, request: Open, listener: Listener) -> "Exchange":
-        """Send *request*; everything that follows is told to *listener*.
-
-        Within this call only `on_connected` may come.
+        """Send *request*; everything that follows is told to *listener*, after this call.
 
         Raises:
             WireError: The request holds what HTTP cannot carry.
@@ -89,7 +87,8 @@ class EngineHttp:
         if connection is None:
             self.dial(exchange)
         else:
-            connection.begin(exchange)
+            exchange.connection = connection
+            connection.begin(exchange, head + request.body)
         return exchange
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ class EngineHttp:
             exchange.fail(FailKind.ENGINE_UNREACHABLE, f"no connection to the engine: {reason}")
             return
         exchange.dialling = None
-        connection.begin(exchange)
+        exchange.attach(connection)
 
 
 class Exchange:
@@ -211,7 +210,7 @@ class Exchange:
             return
         self.connection = connection
         request = self.request
-        connection.write(self.head + self._framed(request.body, more=request.more))
+        connection.begin(self, self.head + self._framed(request.body, more=request.more))
         self.listener.on_connected()
         if request.more:
             connection.write_body(b"", len(request.body))

@@ -5,7 +5,6 @@ in a task. A stream is a `Callee`, which decides, and an `Exchange` with the eng
 """
 
 import asyncio
-import time
 from typing import Final
 
 import msgspec
@@ -204,8 +203,9 @@ class Gateway:
             return
         stream = GatewayStream(self, key, answers, Callee(frame.stream, self._settings.stream))
         self._streams[key] = stream
-        self._timer.add(time.monotonic(), key)
         stream.step(frame)
+        if self._timer is not None:
+            self._timer.add(key)
 
     def _learn(self, asker: str, reply: str) -> str:
         if len(self._answers) >= ASKERS_MAX:

@@ -142,7 +142,7 @@ class GatewayStream:
         try:
             self._exchange = self._host.engine.ask(request, self)
         except WireError as error:
-            self.step(EngineFailed(FailKind.PROTOCOL, str(error)))
+            self.step(EngineFailed(FailKind.REFUSED, str(error)))
             return
         if self._host.is_congested:
             self._exchange.pause()
