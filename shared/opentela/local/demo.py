@@ -1,4 +1,4 @@
-"""`otela demo`: a mesh of two sites on this machine, a real engine at each, and the death of one."""
+"""`otela demo`: two sites on this machine, a real engine at each, and the death of one."""
 
 import asyncio
 import os

@@ -211,7 +211,7 @@ async def events(
     *,
     follow: bool,
 ) -> None:
-    """Tell the events that are *wanted*: first of the past, then, if asked to *follow*, for ever."""
+    """Tell the events that are *wanted*: of the past, then, if asked to *follow*, for ever."""
     queue: asyncio.Queue[LifecycleEvent] = asyncio.Queue(EVENTS_WAITING_MAX)
     repetitions = history.Repetitions()
     async with into(path, clock, name="otela events") as mesh:

@@ -12,8 +12,8 @@ def registry(*, access: Path, token_file: Path, state_file: Path, is_new: bool) 
     """Return the configuration of the registry of one machine.
 
     Nothing is far on one machine and somebody watches: what is dead may be known sooner than over
-    links between sites, and the map is kept because there is no peer to ask. In a mesh that *is_new*
-    there is nobody whose heartbeats are worth waiting for.
+    links between sites, and the map is kept because there is no peer to ask. In a mesh that
+    *is_new* there is nobody whose heartbeats are worth waiting for.
     """
     learn_s = 0.05 if is_new else 1.5
     return _toml(
