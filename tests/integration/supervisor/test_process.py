@@ -30,8 +30,9 @@ STUBBORN = [
 class Started:
     """An engine's process under test, and every process of it that we know."""
 
-    def __init__(self, process: EngineProcess) -> None:
+    def __init__(self, process: EngineProcess, exits: list[str]) -> None:
         self.process = process
+        self.exits = exits
         self.family: list[Process] = []
 
     @property
@@ -65,7 +66,10 @@ async def start() -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def start(argv: list[str], **environ: str) -> Started:
-            process = EngineProcess(tail_lines=50, copier=None, on_line=lambda _: None)
+            exits: list[str] = []
+            process = EngineProcess(
+                tail_lines=50, copier=None, on_line=lambda _: None, on_exit=exits.append
+            )
             await process.spawn(argv, {**os.environ, **environ})
 
             async def end() -> None:
@@ -74,7 +78,7 @@ async def start() -> AsyncIterator[Start]:
                     await process.ended()
 
             stack.push_async_callback(end)
-            return Started(process)
+            return Started(process, exits)
 
         yield start
 
@@ -159,6 +163,7 @@ async def test_what_a_killed_engine_leaves_is_ended(start: Start, mode: str) -> 
     ending = await started.process.ended()
     assert ending.reason.startswith("engine was ended by SIGKILL")
     assert not ending.is_hopeless
+    assert [one[:27] for one in started.exits] == ["engine was ended by SIGKILL"]
     assert alive(family) == []
 
 
@@ -170,7 +175,7 @@ async def test_a_killed_guardian_takes_everything_with_it(start: Start, mode: st
     family = await started.grown(2)
     os.kill(started.guardian, signal.SIGKILL)
     ending = await started.process.ended()
-    assert ending.reason.startswith("engine its guardian was killed")
+    assert ending.reason.startswith("the engine's guardian was killed")
     assert alive(family) == []
 
 
@@ -204,7 +209,8 @@ import asyncio, os, sys
 from opentela.supervisor.process import EngineProcess
 
 async def main():
-    process = EngineProcess(tail_lines=5, copier=None, on_line=lambda line: print(line, flush=True))
+    process = EngineProcess(tail_lines=5, copier=None, on_exit=print,
+        on_line=lambda line: print(line, flush=True))
     await process.spawn(sys.argv[1:], dict(os.environ))
     await process.ended()
 
@@ -280,6 +286,17 @@ async def test_the_last_words_are_part_of_the_reason(start: Start) -> None:
     started = await start([sys.executable, "-c", code])
     ending = await started.process.ended()
     assert ending.reason == "engine exited with status 3: CUDA out of memory"
+
+
+async def test_the_end_of_the_engine_is_told_before_that_of_its_children(start: Start) -> None:
+    """Nobody shall be sent to it while what it left is being ended."""
+    started = await start([*FAKE, "--spawn", "child"])
+    await started.says("listening")
+    os.kill(started.process.pid, signal.SIGKILL)
+    ended = asyncio.create_task(started.process.ended())
+    await until(lambda: bool(started.exits), "word of the exit", within_s=1.0)
+    assert not ended.done()
+    await ended
 
 
 async def test_two_engines_of_one_supervisor_do_not_touch_each_other(start: Start) -> None:

@@ -35,6 +35,7 @@ from opentela.supervisor.engines.base import EngineLoad, EngineOffer
 from opentela.supervisor.events import (
     Carried,
     EngineEnded,
+    EngineExited,
     EngineSpawned,
     Event,
     LoadRead,
@@ -276,6 +277,28 @@ class TestFailure:
         assert bench.machine.restarts == 1
         bench.at(13.5, EngineSpawned(1))
         assert bench.serving(14.0).claim.lifecycle is Lifecycle.SERVING
+
+    def test_an_exit_is_told_before_the_last_child_is_gone(self) -> None:
+        """Down at once; the next start waits until nothing is left."""
+        bench = Bench().serving(1.0)
+        actions = bench.at(2.0, EngineExited(0, "engine was ended by SIGKILL"))
+        assert kinds(actions)[:2] == [Announce, CloseGateway]
+        assert StopEngine not in kinds(actions)
+        assert bench.word == (Lifecycle.DOWN, "engine was ended by SIGKILL")
+        assert bench.machine.state is EngineState.DRAINING
+        assert MakeSession() not in bench.at(20.0)
+        assert announced(bench.at(21.0, EngineEnded(0, "the same, and more"))) == []
+        assert MakeSession() in bench.at(24.0)
+
+    def test_an_exit_on_request_is_no_failure(self) -> None:
+        """It was asked to end; also when it had been given up before."""
+        bench = Bench().serving(1.0)
+        bench.at(2.0, Carried(running=1, received=1))
+        bench.at(2.0, StopAsked("SIGTERM"))
+        assert announced(bench.at(2.1, EngineExited(0, "exit 0"))) == []
+        bench = Bench().serving(1.0)
+        bench.at(2.0, ProbeFailed(0, "status 503"))
+        assert announced(bench.at(2.1, EngineExited(0, "exit 0"))) == []
 
     def test_a_hung_engine_is_down_before_it_is_killed(self) -> None:
         """The reason of the death is the hang, not the signal that ended it."""

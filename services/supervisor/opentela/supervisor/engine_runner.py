@@ -12,7 +12,14 @@ from opentela.supervisor.engine_client import EngineClient
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.engines import adapter_for
 from opentela.supervisor.engines.base import EngineAdapter, is_echo, option
-from opentela.supervisor.events import EngineEnded, EngineSpawned, EngineWrote, Event, LoadRead
+from opentela.supervisor.events import (
+    EngineEnded,
+    EngineExited,
+    EngineSpawned,
+    EngineWrote,
+    Event,
+    LoadRead,
+)
 from opentela.supervisor.gateways import Spawn
 from opentela.supervisor.output import Copier
 from opentela.supervisor.process import EngineProcess
@@ -135,6 +142,7 @@ class EngineRunner:
             tail_lines=self._config.engine.tail_lines,
             copier=self._copier,
             on_line=lambda line: self._on_line(number, line),
+            on_exit=lambda reason: self._tell(EngineExited(number, reason)),
         )
         environ = command.environment(
             self._environ,

@@ -24,6 +24,17 @@ class EngineSpawned(msgspec.Struct, frozen=True):
     launch: int
 
 
+class EngineExited(msgspec.Struct, frozen=True):
+    """The engine itself has ended; what it leaves running is being ended, and `EngineEnded` follows.
+
+    Attributes:
+        reason: Why, for people.
+    """
+
+    launch: int
+    reason: str
+
+
 class EngineEnded(msgspec.Struct, frozen=True):
     """No process of the engine is left, or none could be started.
 
@@ -124,7 +135,7 @@ LifeEvent: TypeAlias = (
     | OfferUnread
     | LoadRead
 )
-EngineEvent: TypeAlias = LifeEvent | EngineEnded
+EngineEvent: TypeAlias = LifeEvent | EngineExited | EngineEnded
 """Events of one launch; those of an earlier one are late and mean nothing."""
 Event: TypeAlias = (
     Tick

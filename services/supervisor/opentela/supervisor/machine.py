@@ -36,6 +36,7 @@ from opentela.supervisor.events import (
     Carried,
     EngineEnded,
     EngineEvent,
+    EngineExited,
     Event,
     MeshJoined,
     ProbeArrived,
@@ -157,10 +158,14 @@ class Machine:
     def _take_in_engine(self, event: EngineEvent) -> None:
         if self.life is None or event.launch != self.life.launch:
             return
-        if isinstance(event, EngineEnded):
-            self._on_ended(event)
-        else:
-            self.life.observe(self._now, event)
+        match event:
+            case EngineExited(reason=reason):
+                if not self.leaving and self.life.state in (EngineState.LOADING, EngineState.READY):
+                    self._give_up(self.life, reason)
+            case EngineEnded():
+                self._on_ended(event)
+            case _:
+                self.life.observe(self._now, event)
 
     def _settle(self) -> None:
         """Do whatever is due by now."""
@@ -229,7 +234,8 @@ class Machine:
             return
         self._renew_at = math.inf
         reason = self._failure or event.reason
-        self._announce(Lifecycle.DOWN, reason)
+        if self.session and not self.session.has_ended:
+            self._announce(Lifecycle.DOWN, reason)
         self._close_gateway()
         delay_s = None if event.is_hopeless else self._rule.failed(self._now)
         if delay_s is None:
@@ -239,12 +245,16 @@ class Machine:
             self._launch_at = self._now + delay_s
 
     def _fail(self, life: EngineLife, reason: str) -> None:
-        """Give the engine up: nobody is sent to it any more, and it is ended."""
+        """End an engine that runs but does not serve."""
         self._failure = reason
+        self._give_up(life, reason)
+        self._actions.append(StopEngine(life.launch, self._config.engine.hung_stop_s))
+
+    def _give_up(self, life: EngineLife, reason: str) -> None:
+        """Tell everybody at once that nobody is to be sent there any more."""
         self._announce(Lifecycle.DOWN, reason)
         self._close_gateway()
         life.move(Signal.LEFT)
-        self._actions.append(StopEngine(life.launch, self._config.engine.hung_stop_s))
 
     def _leave(self, reason: str, limit_s: float) -> None:
         """End in order: refuse new work, finish what runs, stop the engine, exit."""

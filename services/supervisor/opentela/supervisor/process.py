@@ -45,6 +45,8 @@ class Ending(NamedTuple):
 
 
 OnLine = Callable[[bytes], None]
+OnExit = Callable[[str], None]
+"""Told how the engine itself ended, while what it left is still being ended."""
 
 
 class EngineProcess:
@@ -56,12 +58,15 @@ class EngineProcess:
         has_ended: Whether nothing of it is left; true before its start, too.
     """
 
-    def __init__(self, *, tail_lines: int, copier: Copier | None, on_line: OnLine) -> None:
+    def __init__(
+        self, *, tail_lines: int, copier: Copier | None, on_line: OnLine, on_exit: OnExit
+    ) -> None:
         self.pid = 0
         self.has_ended = True
         self.lines = Lines(tail_lines)
         self._copier = copier
         self._on_line = on_line
+        self._on_exit = on_exit
         self._status: int | None = None
         self._failed_with = 0
         self._stuck = ""
@@ -167,6 +172,7 @@ class EngineProcess:
                 self._failed_with = int(rest)
             case "exited":
                 self._status = int(rest)
+                self._on_exit(self._how())
             case "stuck":
                 self._stuck = f"processes that SIGKILL does not end: {rest}"
             case _:
@@ -185,9 +191,12 @@ class EngineProcess:
             return Ending(error.line(), is_hopeless=True)
         if self._stuck:
             return Ending(self._stuck, is_hopeless=True)
-        how = "its guardian was killed" if self._status is None else _how(self._status)
+        return Ending(self._how())
+
+    def _how(self) -> str:
+        how = "the engine's guardian was killed" if self._status is None else _how(self._status)
         last = self.lines.last[:_LAST_LINE_CHARACTERS_MAX]
-        return Ending(f"engine {how}" + (f": {last}" if last else ""))
+        return f"{how}: {last}" if last else how
 
 
 def reclaim() -> list[int]:
@@ -238,5 +247,5 @@ class _Output(asyncio.Protocol):
 
 def _how(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"was ended by {signal.Signals(os.WTERMSIG(status)).name}"
-    return f"exited with status {os.WEXITSTATUS(status)}"
+        return f"engine was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"engine exited with status {os.WEXITSTATUS(status)}"
