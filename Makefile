@@ -70,8 +70,11 @@ e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces 
 	@$(BIN)/pytest -q tests/e2e $(ARGS)
 
 .PHONY: bench
-bench: $(INSTALLED)  ## Measure; results in build/bench
-	@$(BIN)/python -m tests.bench $(ARGS)
+bench: $(INSTALLED)  ## Measure every area, or one: make bench-router; results in build/bench
+	@$(BIN)/python -m tests.bench
+
+bench-%: $(INSTALLED)
+	@$(BIN)/python -m tests.bench $* $(ARGS)
 
 .PHONY: docs
 docs: $(INSTALLED)  ## Rewrite the parts of docs/ that are made from code
