@@ -9,9 +9,7 @@ from opentela.core.record import SessionRecord, SignedClaim
 from opentela.core.session_map import Rejection
 from opentela.wire.control import (
     Beat,
-    DigestAsk,
     Gossip,
-    Leaves,
     Page,
     PageAsk,
     Presence,
@@ -222,5 +220,3 @@ Action: TypeAlias = (
     | RefusedMessage
     | SetReady
 )
-
-Ask: TypeAlias = DigestAsk | Leaves
