@@ -62,6 +62,42 @@ def _normal(name: str) -> str:
     return re.sub(r"[_.]", "-", name).lower()
 
 
+def test_every_import_is_declared_by_who_needs_it() -> None:
+    """A supervisor is installed without what only routers need; nothing works by accident."""
+    base = _declared("dependencies")
+    undeclared = {
+        f"{tree.shown(path)}: {name}"
+        for path in tree.sources()
+        for name in _third_party(path) - base - _declared(_extra(path))
+    }
+    assert undeclared == set()
+
+
+def _extra(path: Path) -> str:
+    parts = path.relative_to(tree.ROOT).parts
+    if parts[0] == "services":
+        return parts[1]
+    # Only the demonstration and the tests run these.
+    return "demo" if {"testing", "consumer.py"} & set(parts) else "hub"
+
+
+def _declared(group: str) -> set[str]:
+    project = tree.pyproject()["project"]
+    listed = project["dependencies"] if group == "dependencies" else []
+    listed = listed or project["optional-dependencies"][group]
+    return {re.split(r"[\[>=<]", _normal(one))[0] for one in listed}
+
+
+def _third_party(path: Path) -> set[str]:
+    """Return the distributions that a module imports."""
+    tops = {name.partition(".")[0] for name in tree.imported(tree.syntax(path))}
+    foreign = tops - set(sys.stdlib_module_names) - {"opentela"}
+    return {_DISTRIBUTIONS.get(name, _normal(name)) for name in foreign}
+
+
+_DISTRIBUTIONS = {"nacl": "pynacl", "nats": "nats-py"}
+
+
 def test_the_commands_that_the_readme_names_exist() -> None:
     """A command in a document is a promise."""
     makefile = tree.text(tree.ROOT / "Makefile")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from opentela.core.errors import UnavailableError
 
 _TIMEOUT_S = 60.0
-_TOKENS_MAX = 48
+_TOKENS_MAX = 32
 """A short answer: two cores compute it."""
 
 
