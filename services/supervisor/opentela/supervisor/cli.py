@@ -98,7 +98,7 @@ def admission(config: SupervisorConfig) -> Access:
     if access.role != "provider":
         raise CredentialError(
             f"{config.access} is the access of a {access.role}, not of a provider",
-            remedy="get one with: otela mesh invite PROVIDER",
+            remedy="get one with: otela mesh invite --provider NAME",
         )
     return access
 
