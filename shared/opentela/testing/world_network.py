@@ -52,12 +52,13 @@ WIDE: Final = LinkForm(delay_s=0.005, delay_min_s=0.002)
 class Interest:
     """One subscription of one process."""
 
-    __slots__ = ("handler", "live", "lost_at", "node", "queue", "subject", "tokens")
+    __slots__ = ("handler", "is_wild", "live", "lost_at", "node", "queue", "subject", "tokens")
 
     def __init__(self, node: "Node", subject: str, handler: Handler, queue: str) -> None:
         self.node = node
         self.subject = subject
         self.tokens = subject.split(".")
+        self.is_wild = "*" in self.tokens or self.tokens[-1] == ">"
         self.handler = handler
         self.queue = queue
         self.live = True
@@ -93,7 +94,8 @@ class Network:
         self.wide = WIDE
         self.lane_of: Callable[[str], str] = one_lane
         self._rng = world.fork("network")
-        self._interests: list[Interest] = []
+        self._exact: dict[str, list[Interest]] = {}
+        self._wild: list[Interest] = []
         self._fading: list[Interest] = []
         self._matches: dict[str, list[Interest]] = {}
         self._forms: dict[tuple[str, str], LinkForm] = {}
@@ -183,16 +185,22 @@ class Network:
     def subscribe(self, node: "Node", subject: str, handler: Handler, queue: str) -> Interest:
         """Let *node* hear *subject*."""
         interest = Interest(node, subject, handler, queue)
-        self._interests.append(interest)
-        self._matches.clear()
+        if interest.is_wild:
+            self._wild.append(interest)
+            self._matches.clear()
+        else:
+            self._exact.setdefault(subject, []).append(interest)
         return interest
 
     def withdraw(self, interest: Interest) -> None:
         """Let an interest end; the mesh learns it a moment later."""
         interest.live = False
         interest.lost_at = self.world.now
-        self._interests.remove(interest)
-        self._matches.clear()
+        if interest.is_wild:
+            self._wild.remove(interest)
+            self._matches.clear()
+        else:
+            self._exact[interest.subject].remove(interest)
         self._fading = [i for i in self._fading if self._fades(i)]
         self._fading.append(interest)
 
@@ -220,9 +228,9 @@ class Network:
         found = self._matches.get(subject)
         if found is None:
             tokens = subject.split(".")
-            found = [i for i in self._interests if i.matches(tokens)]
+            found = [i for i in self._wild if i.matches(tokens)]
             self._matches[subject] = found
-        return found
+        return found + self._exact.get(subject, [])
 
     def _receivers(self, source: "Node", subject: str) -> list[Interest]:
         chosen: list[Interest] = []

@@ -5,16 +5,13 @@ import time
 
 import click
 
+from opentela.testing.sim.catalogue import ALL
 from opentela.testing.sim.describe import describe
-from opentela.testing.sim.named import MEMBERSHIP
 from opentela.testing.sim.run import Result, Run, Scenario, SimFailedError
-from opentela.testing.sim.scenarios import SWARM
-
-SCENARIOS = {scenario.name: scenario for scenario in (SWARM, *MEMBERSHIP)}
 
 
 @click.command()
-@click.option("--scenario", type=click.Choice(sorted(SCENARIOS)), default="swarm")
+@click.option("--scenario", type=click.Choice(sorted(ALL)), default="swarm")
 @click.option("--seed", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="How many.")
 @click.option("--trace", is_flag=True, help="Print every message of every run.")
@@ -25,7 +22,7 @@ def main(scenario: str, seed: int, seeds: int, *, trace: bool, quiet: bool) -> N
     failures: list[str] = []
     began = time.perf_counter()
     for one in range(seed, seed + seeds):
-        failure = _run(SCENARIOS[scenario], one, results, trace=trace, quiet=quiet)
+        failure = _run(ALL[scenario], one, results, trace=trace, quiet=quiet)
         if failure:
             failures.append(failure)
     _sum_up(results, failures, time.perf_counter() - began)

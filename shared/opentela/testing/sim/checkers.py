@@ -1,8 +1,8 @@
 """What must hold in every run, whatever befalls it; each checker knows one invariant.
 
-`observe` is called after each step of each process, `finish` once at the end, when the workload is
-over, faults are healed and the mesh has settled. A checker reads what machines hold and what the
-history says, and changes nothing.
+Watchers look after each step of each process; judges look once, when the workload is over, faults
+are healed and the mesh has settled. Both read what machines hold and what the history says, and
+change nothing.
 """
 
 from typing import Protocol
@@ -27,14 +27,18 @@ class Violation(AssertionError):  # noqa: N818 (the word of the field)
     """An invariant does not hold; the message begins with its name."""
 
 
-class Checker(Protocol):
-    """One invariant."""
+class Watcher(Protocol):
+    """An invariant of every moment."""
 
     def observe(self, node: Node) -> None:
         """Look at a process that has just taken a step."""
 
+
+class Judge(Protocol):
+    """An invariant of the whole run."""
+
     def finish(self) -> None:
-        """Look at the whole run."""
+        """Look back."""
 
 
 class _View:
@@ -82,9 +86,6 @@ class LatticeClimbs:
             _require(has_left, "lattice", name, session, "was forgotten alive")
             view.forgotten.add(session)
 
-    def finish(self) -> None:
-        """Nothing is left to see."""
-
 
 def _compare(name: str, session: SessionId, before: SessionRecord, after: SessionRecord) -> None:
     was, is_ = lifecycle_of(before), lifecycle_of(after)
@@ -123,18 +124,12 @@ class NeverRouteToTheEnded:
                     )
             self._seen[name] = len(attempts)
 
-    def finish(self) -> None:
-        """Nothing is left to see."""
-
 
 class NeverTwiceOnOneSession:
     """No request is tried twice on one session."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
 
     def finish(self) -> None:
         """Look at all attempts."""
@@ -150,9 +145,6 @@ class EndsOnce:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
-
     def finish(self) -> None:
         """Count the ends."""
         for request in self._cluster.history.requests.values():
@@ -165,9 +157,6 @@ class NoFalseSuccess:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
 
     def finish(self) -> None:
         """Compare every success with what the engine of its last attempt sent."""
@@ -190,9 +179,6 @@ class InFlightBalances:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
 
     def finish(self) -> None:
         """Look at every count."""
@@ -218,9 +204,6 @@ class ViewsAreSound:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
-
     def finish(self) -> None:
         """Compare all maps with each other."""
         first: tuple[str, SessionMap] | None = None
@@ -236,9 +219,6 @@ class NoGhosts:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
 
     def finish(self) -> None:
         """Compare all maps with the truth."""
@@ -259,9 +239,6 @@ class HonestAreBelieved:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-
-    def observe(self, node: Node) -> None:
-        """Wait for the end."""
 
     def finish(self) -> None:
         """Look at what was refused."""

@@ -98,7 +98,7 @@ class Cluster:
         elif name in self.form.routers:
             router = self.routers[name] = RouterShell(node, self.form.router, self.history)
             node.handle(router.begin)
-        else:
+        elif name in self.form.supervisors:
             self._start_supervisor(node)
 
     def _start_supervisor(self, node: Node) -> None:

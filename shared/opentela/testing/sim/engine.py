@@ -55,13 +55,18 @@ class Condition(Enum):
 
 
 class Job:
-    """One request at the engine."""
+    """One request at the engine.
+
+    Attributes:
+        name: As its client knows it.
+        is_over: Nothing more will be told of it.
+    """
 
     def __init__(self, engine: "SimEngine", request: Open, session: SessionId, tell: Tell) -> None:
         self._engine = engine
         self._session = session
         self._tell = tell
-        self._name = dict(request.headers).get("x-request-id", "")
+        self.name = dict(request.headers).get("x-request-id", "")
         self._body = bytearray()
         self._early: list[tuple[bytes, bool]] | None = []
         self._parts: list[bytes] = []
@@ -102,8 +107,8 @@ class Job:
         if self.is_over or self._engine.condition is not Condition.SERVING:
             return
         ask = _ASK.decode(self._body)
-        whole = answer(self._name, self._session, ask)
-        self._engine.sent[self._name, self._session] = whole
+        whole = answer(self.name, self._session, ask)
+        self._engine.sent[self.name, self._session] = whole
         self._parts = _cut(whole, ask.reads, self._engine.node)
         self._tell(EngineHead(200, _SSE if ask.stream else _JSON))
         self._next()
@@ -164,6 +169,10 @@ class SimEngine:
     def running(self) -> int:
         """Requests at the engine."""
         return len(self._jobs)
+
+    def working_on(self) -> list[str]:
+        """Return the names of those requests."""
+        return [job.name for job in self._jobs]
 
     def draw(self, mean_s: float) -> float:
         """Return a time around *mean_s*."""

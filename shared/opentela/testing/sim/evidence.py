@@ -80,6 +80,3 @@ class EvictsOnlyTheDead:
     def _lived(self, pair: tuple[str, str]) -> bool:
         since = self._since.get(pair)
         return since is not None and self._cluster.world.now - since >= LIVED_S
-
-    def finish(self) -> None:
-        """Nothing is left to see."""

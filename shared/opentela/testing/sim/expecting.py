@@ -1,10 +1,17 @@
 """Words for what a scenario expects of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from random import Random
 
 from opentela.testing.sim.checkers import Violation
+from opentela.testing.sim.cluster import ClusterForm
 from opentela.testing.sim.history import Attempt, Outcome, Request
 from opentela.testing.sim.run import Run
+
+
+def fixed(form: ClusterForm) -> Callable[[Random], ClusterForm]:
+    """Return a maker of the same mesh for every seed."""
+    return lambda _rng: form
 
 
 def must(holds: bool, otherwise: str) -> None:  # noqa: FBT001 (reads as a sentence)

@@ -3,7 +3,6 @@
 The invariants of `checkers` hold in all of them; what stands here comes on top.
 """
 
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -11,8 +10,15 @@ from msgspec.structs import replace
 
 from opentela.core.record import Lifecycle, is_suspected, lifecycle_of
 from opentela.testing.sim import nemesis
-from opentela.testing.sim.cluster import Cluster, ClusterForm
-from opentela.testing.sim.expecting import asked, attempts_at, must, must_all_succeed, no_evictions
+from opentela.testing.sim.cluster import Cluster
+from opentela.testing.sim.expecting import (
+    asked,
+    attempts_at,
+    fixed,
+    must,
+    must_all_succeed,
+    no_evictions,
+)
 from opentela.testing.sim.run import Run, Scenario
 from opentela.testing.sim.scenarios import mesh
 from opentela.testing.sim.workload import WorkloadForm
@@ -22,10 +28,6 @@ NOTICED_S: Final = 15.0
 """A lease of five beats and two rounds of registries: by then a silent failure is routed around."""
 CUT_S: Final = 60.0
 _BUSY: Final = WorkloadForm(every_s=0.5, leave_share=0.0)
-
-
-def _fixed(form: ClusterForm) -> Callable[[Random], ClusterForm]:
-    return lambda _rng: form
 
 
 # A partition of 60 s -----------------------------------------------------------------------------
@@ -49,7 +51,7 @@ def _both_sides_serve(run: Run) -> None:
 
 PARTITION: Final = Scenario(
     name="both-sides-serve-through-a-partition",
-    form=_fixed(mesh(routers=("hub", "north", "south"))),
+    form=fixed(mesh(routers=("hub", "north", "south"))),
     faults=_cut_north_off,
     workload=_BUSY,
     expect=_both_sides_serve,
@@ -85,7 +87,7 @@ def _nobody_waits(run: Run) -> None:
 
 HALF_OPEN: Final = Scenario(
     name="a-half-open-link-is-routed-around",
-    form=_fixed(mesh(routers=("hub",), registries=("hub", "south"))),
+    form=fixed(mesh(routers=("hub",), registries=("hub", "south"))),
     faults=_half_open,
     workload=_BUSY,
     expect=_is_routed_around,
@@ -103,7 +105,7 @@ def _deaf(cluster: Cluster, _: Random) -> float:
 
 DEAF: Final = Scenario(
     name="a-site-that-is-heard-but-hears-nothing-is-avoided",
-    form=_fixed(mesh(routers=("hub",), registries=("hub", "south"))),
+    form=fixed(mesh(routers=("hub",), registries=("hub", "south"))),
     faults=_deaf,
     workload=_BUSY,
     expect=_nobody_waits,
@@ -141,7 +143,7 @@ def _ghost_is_found(run: Run) -> None:
 
 LOST_LEAVE: Final = Scenario(
     name="a-lost-leave-is-found-by-probing",
-    form=_fixed(mesh(restart_s=0.0)),
+    form=fixed(mesh(restart_s=0.0)),
     faults=_lose_a_leave,
     workload=_BUSY,
     expect=_ghost_is_found,
@@ -167,7 +169,7 @@ def _nobody_noticed(run: Run) -> None:
 
 REGISTRY_RESTART: Final = Scenario(
     name="a-restarted-registry-is-not-noticed",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_restart_a_registry,
     workload=_BUSY,
     expect=_nobody_noticed,
@@ -184,7 +186,7 @@ def _kill_all_registries(cluster: Cluster, _: Random) -> float:
 
 ALL_REGISTRIES_GONE: Final = Scenario(
     name="routers-serve-without-registries",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_kill_all_registries,
     workload=_BUSY,
     expect=_nobody_noticed,
@@ -204,7 +206,7 @@ def _was_replaced(run: Run) -> None:
 
 FORGOTTEN: Final = Scenario(
     name="who-died-while-no-registry-knew-is-found",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_die_unnoticed,
     workload=_BUSY,
     expect=_was_replaced,
@@ -229,7 +231,7 @@ def _views_are_equal(run: Run) -> None:
 
 REFUTED: Final = Scenario(
     name="a-refuted-suspicion-leaves-no-difference",
-    form=_fixed(mesh(registries=("hub",))),
+    form=fixed(mesh(registries=("hub",))),
     faults=_refute_and_forget,
     expect=_views_are_equal,
 )
@@ -256,9 +258,7 @@ def _nobody_is_suspected(run: Run) -> None:
 
 QUORUM: Final = Scenario(
     name="one-blind-registry-of-two-suspects-nobody",
-    form=_fixed(
-        mesh(registries=("hub", "south"), routers=("hub",), supervisors=("north", "north"))
-    ),
+    form=fixed(mesh(registries=("hub", "south"), routers=("hub",), supervisors=("north", "north"))),
     faults=_blind_one_registry,
     workload=_BUSY,
     expect=_nobody_is_suspected,
@@ -279,7 +279,7 @@ def _jump_all_clocks(cluster: Cluster, rng: Random) -> float:
 
 CLOCKS: Final = Scenario(
     name="jumping-clocks-are-not-noticed",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_jump_all_clocks,
     workload=_BUSY,
     expect=_nobody_noticed,
@@ -298,7 +298,7 @@ def _pause_everybody_in_turn(cluster: Cluster, rng: Random) -> float:
 
 PAUSES: Final = Scenario(
     name="a-stopped-process-is-not-evicted",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_pause_everybody_in_turn,
     expect=no_evictions,
 )
@@ -315,7 +315,7 @@ def _lose_a_third(cluster: Cluster, rng: Random) -> float:
 
 LOSS: Final = Scenario(
     name="a-third-of-all-messages-lost-evicts-nobody",
-    form=_fixed(mesh()),
+    form=fixed(mesh()),
     faults=_lose_a_third,
     expect=no_evictions,
 )

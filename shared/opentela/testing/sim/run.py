@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from opentela.testing.sim.checkers import (
-    Checker,
     EndsOnce,
     HonestAreBelieved,
     InFlightBalances,
+    Judge,
     LatticeClimbs,
     NeverRouteToTheEnded,
     NeverTwiceOnOneSession,
@@ -19,12 +19,14 @@ from opentela.testing.sim.checkers import (
     NoGhosts,
     ViewsAreSound,
     Violation,
+    Watcher,
 )
 from opentela.testing.sim.cluster import Cluster, ClusterForm
 from opentela.testing.sim.describe import describe
 from opentela.testing.sim.evidence import EvictsOnlyTheDead
 from opentela.testing.sim.history import Outcome, Request
 from opentela.testing.sim.nemesis import repair
+from opentela.testing.sim.sizes import NothingGrows
 from opentela.testing.sim.workload import Workload, WorkloadForm
 from opentela.testing.world import World
 
@@ -101,20 +103,23 @@ class Run:
         self.evidence = EvictsOnlyTheDead(self.cluster)
         self.healed_at = 0.0
         self.converged_s = 0.0
-        self.checkers: list[Checker] = [
+        watchers: tuple[Watcher, ...] = (
             LatticeClimbs(self.cluster),
             NeverRouteToTheEnded(self.cluster),
             self.evidence,
+        )
+        self.world.observers = [watcher.observe for watcher in watchers]
+        self.judges: list[Judge] = [
             EndsOnce(self.cluster),
             NoFalseSuccess(self.cluster),
             NeverTwiceOnOneSession(self.cluster),
             InFlightBalances(self.cluster),
             ViewsAreSound(self.cluster),
             NoGhosts(self.cluster),
+            NothingGrows(self.cluster),
         ]
         if scenario.is_honest:
-            self.checkers.append(HonestAreBelieved(self.cluster))
-        self.world.observers = [checker.observe for checker in self.checkers]
+            self.judges.append(HonestAreBelieved(self.cluster))
 
     def result(self) -> Result:
         """Run it, check it, and say what it amounted to.
@@ -158,8 +163,8 @@ class Run:
         self.await_(cluster.is_ready, RECOVER_S, "recovery: not everybody serves again")
         self._probe(workload)
         self.await_(self._is_settled, SETTLE_S, "ghost: the dead are not found")
-        for checker in self.checkers:
-            checker.finish()
+        for judge in self.judges:
+            judge.finish()
 
     def _probe(self, workload: Workload) -> None:
         """Ask for every model at every router: all is repaired, so all must succeed."""

@@ -1,0 +1,232 @@
+"""Named scenarios of lies and of old news: what must not be believed is not believed."""
+
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from opentela.core import ids
+from opentela.core.ids import ProviderId, SiteId
+from opentela.core.record import (
+    CLAIM_ENCODER,
+    Claim,
+    Lifecycle,
+    SessionRecord,
+    SignedClaim,
+    claim_of,
+)
+from opentela.core.session_map import Reason
+from opentela.mesh.bus import Message
+from opentela.registry.config import LAN, LOCAL, RetentionConfig
+from opentela.testing.sim.cluster import Cluster
+from opentela.testing.sim.expecting import asked, fixed, must, must_all_succeed, no_evictions
+from opentela.testing.sim.keys import FakeIdentity
+from opentela.testing.sim.run import Run, Scenario
+from opentela.testing.sim.scenarios import mesh
+from opentela.testing.sim.workload import WorkloadForm
+from opentela.testing.world_node import Node
+from opentela.wire import control, subjects
+from opentela.wire.subjects import SessionPath
+
+_BUSY: Final = WorkloadForm(every_s=0.5, leave_share=0.0)
+
+
+class Intruder:
+    """A process that hears every claim, and says what it likes where no server forbids it."""
+
+    def __init__(self, cluster: Cluster, rng: Random) -> None:
+        self.node: Node = cluster.world.add_node("intruder", site=cluster.sites[0])
+        self._heard: dict[bytes, Message] = {}
+        self._rng = rng
+        self._identity = FakeIdentity(rng)
+        self.node.start()
+        self.node.subscribe(subjects.ALL_DELTAS, self._hear)
+
+    def lie(self, claim: Claim) -> None:
+        """Tell every kind of lie about a session."""
+        path = SessionPath(claim.provider, claim.site, claim.session)
+        ended = replace(claim, incarnation=claim.incarnation + 1, lifecycle=Lifecycle.LEFT)
+        # A signature that is not its owner's.
+        self._say(path, ended)
+        # The same session id with a key of one's own: the id does not follow from it.
+        self._say(path, replace(ended, key=self._identity.key))
+        # Over a subject of one's own.
+        foreign = path._replace(provider=ProviderId("intruder"))
+        self._say(foreign, ended)
+        # A session of one's own over the subject of the victim.
+        self._say(path, self._own(claim))
+        # A sign of life, and a failure, that are not its own.
+        beat = control.Beat(incarnation=99)
+        self.node.publish(subjects.beat(foreign), control.encode(beat))
+        for subject in (subjects.delta(path), subjects.beat(path), subjects.verdict(path)):
+            self.node.publish(subject, self._rng.randbytes(40))
+
+    def repeat(self) -> None:
+        """Say once more what owners said, in any order."""
+        heard = list(self._heard.values())
+        for message in self._rng.sample(heard, len(heard)):
+            self.node.publish(message.subject, message.payload)
+
+    def _hear(self, message: Message) -> None:
+        # What it repeats itself comes back; once is enough.
+        self._heard.setdefault(message.payload, message)
+
+    def _own(self, claim: Claim) -> Claim:
+        nonce = self._rng.randbytes(ids.NONCE_BYTES)
+        return replace(
+            claim,
+            key=self._identity.key,
+            nonce=nonce,
+            session=ids.session_id(claim.born_at_ms, self._identity.key, nonce),
+            site=SiteId("elsewhere"),
+        )
+
+    def _say(self, path: SessionPath, claim: Claim) -> None:
+        body = CLAIM_ENCODER.encode(claim)
+        signed = SignedClaim(body=body, signature=self._identity.sign(body))
+        self.node.publish(subjects.delta(path), control.encode(control.Delta(signed=signed)))
+
+
+# Lies --------------------------------------------------------------------------------------------
+
+
+def _lie_about_all(cluster: Cluster, rng: Random) -> float:
+    cluster.mark("began")
+    intruder = Intruder(cluster, rng)
+    for supervisor in cluster.supervisors.values():
+        session = supervisor.machine.session
+        assert session is not None
+        for turn in range(3):
+            cluster.world.after(0.5 + turn, intruder.lie, session.claim)
+    return 15.0
+
+
+def _nobody_believes(run: Run) -> None:
+    cluster = run.cluster
+    must_all_succeed(asked(run, since=cluster.marks["began"], until=run.healed_at - 1))
+    no_evictions(run)
+    must(len(cluster.owners) == len(cluster.supervisors), "a session was replaced")
+    for name, registry in cluster.registries.items():
+        rejections = registry.held.rejections
+        must(rejections[Reason.FORGED] > 0, f"{name} counts no forged record")
+        must(rejections[Reason.FOREIGN] > 0, f"{name} counts no foreign record")
+        must(registry.unreadable > 0, f"{name} counts no unreadable message")
+        must(set(registry.records) == set(cluster.owners), f"{name} holds what nobody said")
+
+
+LIES: Final = Scenario(
+    name="forged-foreign-and-garbled-records-are-refused",
+    form=fixed(mesh()),
+    faults=_lie_about_all,
+    workload=_BUSY,
+    expect=_nobody_believes,
+    is_honest=False,
+)
+
+
+# Old news ----------------------------------------------------------------------------------------
+
+
+def _repeat_old_news(cluster: Cluster, rng: Random) -> float:
+    cluster.mark("began")
+    intruder = Intruder(cluster, rng)
+    for name in ("gpu-0", "gpu-1"):
+        cluster.world.after(1.0, cluster.crash, name)
+        cluster.world.after(3.0, cluster.start, name)
+    for turn in range(10):
+        cluster.world.after(5.0 + turn, intruder.repeat)
+    return 20.0
+
+
+def _nothing_changed(run: Run) -> None:
+    must_all_succeed(asked(run, since=run.healed_at - 8.0, until=run.healed_at - 1))
+    no_evictions(run)
+
+
+REPEATED: Final = Scenario(
+    name="repeated-claims-change-nothing",
+    form=fixed(mesh()),
+    faults=_repeat_old_news,
+    workload=_BUSY,
+    expect=_nothing_changed,
+)
+
+_SHORT_MEMORY: Final = replace(
+    LOCAL, retention=RetentionConfig(tombstone_s=20.0, clock_margin_s=5.0, sweep_s=2.0)
+)
+
+
+def _raise_the_dead(cluster: Cluster, rng: Random) -> float:
+    world = cluster.world
+    intruder = Intruder(cluster, rng)
+    # Beside it, what a registry might be told by a peer with an old state.
+    old = {name: dict(held.records) for name, held in cluster.views()}
+    cluster.world.after(0.5, cluster.supervisors["gpu-0"].stop, "end of job")
+    cluster.world.after(0.5, cluster.crash, "gpu-1")
+    for turn in range(3):
+        world.after(60.0 + turn, intruder.repeat)
+        world.after(60.0 + turn, _gossip, cluster, intruder.node, old)
+    world.after(55.0, cluster.mark, "compacted")
+    world.after(55.0, _note_forgotten, cluster)
+    return 70.0
+
+
+def _note_forgotten(cluster: Cluster) -> None:
+    for name, held in cluster.views():
+        must(len(held) == len(held.living), f"{name} still holds a tombstone")
+
+
+def _gossip(
+    cluster: Cluster, node: Node, old: dict[str, dict[ids.SessionId, SessionRecord]]
+) -> None:
+    for name in cluster.registries:
+        message = control.Records(sender="intruder", records=tuple(old[name].values()))
+        node.publish(subjects.gossip(name), control.encode(message))
+        node.publish(subjects.SNAPSHOT, control.encode(message))
+
+
+def _stay_dead(run: Run) -> None:
+    cluster = run.cluster
+    for name, held in cluster.views():
+        for session in held.records:
+            must(cluster.lives(session), f"{name} holds {session} again")
+    for name, registry in cluster.registries.items():
+        must(registry.held.rejections[Reason.FORGOTTEN] > 0, f"{name} forgot to refuse")
+
+
+COMPACTED: Final = Scenario(
+    name="who-was-forgotten-does-not-rise",
+    form=fixed(replace(mesh(registry=_SHORT_MEMORY, restart_s=0.0), clock_offset_s=1.0)),
+    faults=_raise_the_dead,
+    expect=_stay_dead,
+)
+
+# Clocks and memory -------------------------------------------------------------------------------
+
+_TOMBSTONE_S: Final = 60.0
+_SKEWED: Final = replace(
+    LAN,
+    retention=RetentionConfig(tombstone_s=_TOMBSTONE_S, clock_margin_s=1200.0, sweep_s=5.0),
+)
+
+
+def _end_one(cluster: Cluster, _: Random) -> float:
+    cluster.mark("ended")
+    cluster.supervisors["gpu-0"].stop("end of job")
+    return _TOMBSTONE_S
+
+
+def _is_remembered(run: Run) -> None:
+    for name, held in run.cluster.views():
+        dead = [r for r in held.records.values() if claim_of(r).lifecycle is Lifecycle.LEFT]
+        must(len(dead) == 1, f"{name} forgot a tombstone early")
+
+
+MEMORY: Final = Scenario(
+    name="clocks-that-differ-by-minutes-forget-nothing-early",
+    form=fixed(mesh(registry=_SKEWED, restart_s=0.0)),
+    faults=_end_one,
+    expect=_is_remembered,
+)
+
+HOSTILE: Final = (LIES, REPEATED, COMPACTED, MEMORY)
