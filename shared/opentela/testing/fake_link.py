@@ -85,6 +85,8 @@ class FakeStream:
     def consumed(self, size: int) -> None:
         """Let the session send *size* bytes more."""
         assert size > 0, size
+        if self.ended:
+            return
         self.credited += size
         self._room += size
         assert self._room <= WINDOW_BYTES, "credit for what was never sent"

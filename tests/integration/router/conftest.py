@@ -70,6 +70,7 @@ async def make_bench() -> AsyncIterator[MakeBench]:
             attempts: AttemptConfig | None = None,
             ejection: EjectionConfig | None = None,
             drain_s: float = 5.0,
+            server_timing: bool = False,
             metrics_token: bytes | None = None,
         ) -> Bench:
             listen = listen or ListenConfig(address="127.0.0.1:0")
@@ -80,6 +81,7 @@ async def make_bench() -> AsyncIterator[MakeBench]:
                 attempts=attempts or AttemptConfig(backoff_s=0.001),
                 ejection=ejection or EjectionConfig(),
                 drain_s=drain_s,
+                server_timing=server_timing,
             )
             link = FakeLink()
             front = Front(

@@ -290,3 +290,15 @@ async def test_a_large_body_reaches_the_session(make_bench: MakeBench) -> None:
     answer = await (await bench.client()).ask(post(body))
     assert answer.status == 200
     assert bench.link.streams[0].body == body
+
+
+async def test_where_the_time_went_is_told_when_wanted(make_bench: MakeBench) -> None:
+    """For who measures; nobody else is told how the mesh is built."""
+    plain, timed = await make_bench(), await make_bench(server_timing=True)
+    for bench in (plain, timed):
+        bench.link.script = whole
+    assert "x-otela-timing" not in (await (await plain.client()).ask(post())).headers
+    told = (await (await timed.client()).ask(post())).headers["x-otela-timing"]
+    names = [part.partition(";dur=")[0] for part in told.split(", ")]
+    assert names == ["ingress", "lookup", "mesh", "session"]
+    assert all(float(part.partition("=")[2]) >= 0 for part in told.split(", "))

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -40,7 +41,8 @@ def usage(number: int, **fields: object) -> UsageRecord:
         "duration_s": 0.25,
         **fields,
     }
-    return UsageRecord(id=str(number), request=f"r{number}", at_ms=1, router="one", **given)  # type: ignore[arg-type]
+    given |= {"id": str(number), "request": f"r{number}", "at_ms": 1, "router": "one"}
+    return msgspec.convert(given, UsageRecord)
 
 
 def value(name: str, **labels: str) -> float:

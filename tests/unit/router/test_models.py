@@ -10,9 +10,11 @@ from opentela.router import models
 from opentela.router.directory import Candidate, Pool
 
 
-def offering(session: str, offer: ModelOffer, **place: str) -> Candidate:
+def offering(
+    session: str, offer: ModelOffer, *, site: str = "alps", provider: str = "cscs"
+) -> Candidate:
     """Return a candidate with an offer of its own."""
-    return msgspec.structs.replace(candidate(session, **place), offer=offer)  # type: ignore[arg-type]
+    return msgspec.structs.replace(candidate(session, site=site, provider=provider), offer=offer)
 
 
 def test_an_entry_joins_what_its_sessions_say() -> None:

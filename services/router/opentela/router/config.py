@@ -108,6 +108,8 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             as a long answer takes.
         extra_paths: Further paths of engines to forward, such as `/v1/audio/speech`. They are
             never tried again once they may have begun.
+        server_timing: Tell in the header `x-otela-timing` of whole answers where their time went,
+            in milliseconds. For measuring; it also tells clients how the mesh is built.
         drain_s: After SIGTERM, how long running requests may take to finish.
     """
 
@@ -115,6 +117,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     policy: str = "least_load"
     walltime_margin_s: Annotated[float, Meta(ge=0)] = 120.0
     extra_paths: tuple[Annotated[str, Meta(pattern="^/[!-~]*$")], ...] = ()
+    server_timing: bool = False
     drain_s: Seconds = 60.0
     listen: ListenConfig = ListenConfig()
     attempts: AttemptConfig = AttemptConfig()

@@ -15,10 +15,10 @@ import httptools
 
 from opentela.router import http1
 from opentela.router.exchange import Exchange, Incoming
-from opentela.router.fault import Fault, FaultKind, envelope
+from opentela.router.fault import Fault, envelope
 from opentela.router.gate import Gate
 from opentela.router.http1 import Framing
-from opentela.router.reading import HEAD_TOO_LARGE, Reading
+from opentela.router.reading import HEAD_TOO_LARGE, NO_ROOM, NOT_HTTP, TOO_SLOW, Reading
 
 PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
@@ -27,13 +27,6 @@ OUT_BYTES_MAX: Final = 64 * 1024
 LINGER_TIMES: Final = 6
 """A client that goes on sending what was refused is read for so many times `linger_s` at most."""
 
-_NOT_HTTP: Final = Fault(kind=FaultKind.BAD_REQUEST, message="The request is not HTTP/1.1.")
-_TOO_SLOW: Final = Fault(
-    kind=FaultKind.REQUEST_TIMEOUT, message="The request did not arrive in time."
-)
-_NO_ROOM: Final = Fault(
-    kind=FaultKind.BUSY, message="The router holds too many request bodies; try again shortly."
-)
 _RESET: Final = struct.pack("ii", 1, 0)
 """Linger on, for no time: closing sends a reset."""
 _JSON: Final = b"content-type: application/json\r\n"
@@ -56,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._progress = 0  # heads and body pieces that were read
         self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
         self._since = gate.clock.now()
+        self._read_at = self._since
         self._is_advancing = False
         self._is_closed = False
         self._is_reading_paused = False
@@ -95,8 +89,9 @@ class Connection(asyncio.Protocol):
         if self._refusal is not None or self._is_closed:
             self._since = self._gate.clock.now()
             return  # the rest of what was refused
+        self._read_at = self._gate.clock.now()
         if self._reading is None or self._reading.has_head:
-            self._since = self._gate.clock.now()
+            self._since = self._read_at
         progress = self._progress
         self._parse(data)
         if self._progress != progress:
@@ -130,7 +125,7 @@ class Connection(asyncio.Protocol):
                 self._parser = httptools.HttpRequestParser(self)
                 self._parse(head + data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._note(_NOT_HTTP)
+            self._note(NOT_HTTP)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -174,7 +169,7 @@ class Connection(asyncio.Protocol):
         if reading.size > reading.body_bytes_max:
             self._note(reading.too_large())
         elif gate.held_bytes > gate.config.bodies_bytes_max:
-            self._note(_NO_ROOM)
+            self._note(NO_ROOM)
         else:
             reading.parts.append(body)
 
@@ -230,7 +225,12 @@ class Connection(asyncio.Protocol):
             return
         self._answering = reading
         incoming = Incoming(
-            reading.path, reading.target, reading.kind, reading.headers, reading.body
+            reading.path,
+            reading.target,
+            reading.kind,
+            reading.headers,
+            reading.body,
+            self._read_at,
         )
         exchange = Exchange(self._gate.desk, self, incoming)
         self._exchange = exchange
@@ -290,10 +290,9 @@ class Connection(asyncio.Protocol):
         self._done(keep_alive=keep_alive and self._framing is Framing.CHUNKED)
 
     def say_last(self, data: bytes) -> None:
-        """Send *data*, end the answer and close the connection."""
+        """Send *data* and end the answer; its head promised a connection for the next request."""
         self._out.append(data)
-        self._flush(is_last=True)
-        self._done(keep_alive=False)
+        self.finish()
 
     def cut(self) -> None:
         """Reset the connection: its mere end could be taken for the end of an answer."""
@@ -362,7 +361,7 @@ class Connection(asyncio.Protocol):
             if silent_s > config.keep_alive_s:
                 self._close()
         elif silent_s > (config.body_s if self._reading.has_head else config.head_s):
-            self._refuse(_TOO_SLOW)
+            self._refuse(TOO_SLOW)
 
     def _refuse(self, fault: Fault) -> None:
         """Answer what was not read to its end, and close so that the client sees the answer.

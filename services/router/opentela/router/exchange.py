@@ -32,6 +32,7 @@ from opentela.router.paths import EnginePath
 from opentela.router.policies.base import Call
 from opentela.router.ports import Client
 from opentela.router.sse import Usage
+from opentela.router.stopwatch import Stopwatch
 from opentela.telemetry.log import get_logger
 from opentela.wire.frames import Headers
 from opentela.wire.usage import UsageRecord
@@ -51,13 +52,14 @@ _UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
 
 
 class Incoming(NamedTuple):
-    """A whole request, as it was read."""
+    """A whole request, as it was read; *read_at* is when its last bytes came."""
 
     path: bytes
     target: bytes
     kind: EnginePath
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    read_at: float
 
 
 class Exchange:
@@ -76,6 +78,7 @@ class Exchange:
         "_is_concluded",
         "_leg",
         "_pending",
+        "_stopwatch",
         "_streamed",
         "_timer",
         "_timer_at",
@@ -95,6 +98,7 @@ class Exchange:
         self._is_concluded = False
         self._has_begun = False
         self._streamed = False
+        self._stopwatch = Stopwatch(incoming.read_at) if desk.config.server_timing else None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         desk.entered()
@@ -142,8 +146,11 @@ class Exchange:
         desk, call, wish = self._desk, self._call, self._heading.wish
 
         def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
-            clock = desk.clock
-            return desk.chooser.choose(call, wish, tried, now=clock.now(), wall=clock.wall())
+            now = desk.clock.now()
+            choice = desk.chooser.choose(call, wish, tried, now=now, wall=desk.clock.wall())
+            if self._stopwatch is not None:
+                self._stopwatch.chosen_s += desk.clock.now() - now
+            return choice
 
         return Attempts(
             config=desk.config.attempts,
@@ -195,6 +202,8 @@ class Exchange:
             trace=heading.trace,
             sink=leg,
         )
+        if self._stopwatch is not None:
+            self._stopwatch.opened_at = desk.clock.now()
 
     def _end_attempt(self, action: EndAttempt) -> None:
         desk, leg, chosen = self._desk, self._leg, action.candidate
@@ -211,7 +220,10 @@ class Exchange:
     def _reply(self, action: Reply) -> None:
         status, fields, body = action.answer
         self._has_begun = True
-        self._client.reply(status, self._fields(fields), body)
+        lines = self._fields(fields)
+        if self._stopwatch is not None and self._leg is not None:
+            lines += self._stopwatch.line(self._desk.clock.now(), self._leg.timings)
+        self._client.reply(status, lines, body)
 
     def _commit(self, action: Commit) -> None:
         self._has_begun = True

@@ -24,13 +24,14 @@ class Feed(Protocol):
 class Leg:
     """One attempt: what its stream tells goes to the exchange until the attempt is over."""
 
-    __slots__ = ("_exchange", "is_over", "owed", "stream")
+    __slots__ = ("_exchange", "is_over", "owed", "stream", "timings")
 
     def __init__(self, exchange: Feed) -> None:
         self._exchange = exchange
         self.stream: Stream | None = None
         self.is_over = False
         self.owed = 0
+        self.timings: Timings | None = None
 
     def on_ack(self) -> None:
         """The session has the request."""
@@ -50,8 +51,9 @@ class Leg:
         self._exchange.feed(Data(data))
         self.settle()
 
-    def on_end(self, _timings: Timings) -> None:
+    def on_end(self, timings: Timings) -> None:
         """The answer is whole."""
+        self.timings = timings
         if not self.is_over:
             self._exchange.feed(_END)
 

@@ -79,7 +79,7 @@ class Client(Protocol):
         """End the answer well."""
 
     def say_last(self, data: bytes) -> None:
-        """Send *data*, end the answer and close the connection."""
+        """Send *data* and end the answer."""
 
     def cut(self) -> None:
         """Break the connection, so that the answer cannot be taken for whole."""

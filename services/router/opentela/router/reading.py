@@ -15,6 +15,13 @@ PAGE_BODY_BYTES_MAX: Final = 64 * 1024
 HEAD_TOO_LARGE: Final = Fault(
     kind=FaultKind.HEAD_TOO_LARGE, message="The request line and headers are too large."
 )
+NOT_HTTP: Final = Fault(kind=FaultKind.BAD_REQUEST, message="The request is not HTTP/1.1.")
+TOO_SLOW: Final = Fault(
+    kind=FaultKind.REQUEST_TIMEOUT, message="The request did not arrive in time."
+)
+NO_ROOM: Final = Fault(
+    kind=FaultKind.BUSY, message="The router holds too many request bodies; try again shortly."
+)
 _NO_TUNNEL: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This is no proxy.")
 _OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
