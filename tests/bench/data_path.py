@@ -30,15 +30,18 @@ from tests.bench.report import Figure
 from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.mesh import access as access_files
 from opentela.mesh import data_client
+from opentela.mesh.nats_wire import Message
 from opentela.router.link import MeshLink
 from opentela.supervisor.engine_connection import AnswerHead
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway
 from opentela.testing.mesh import HUB, TestMesh, until
+from opentela.wire import subjects
 from opentela.wire.frames import Fail, FailKind, Headers, Open, Timings
 from opentela.wire.subjects import SessionPath
 
 PATH: Final = SessionPath(ProviderId("p"), SiteId("a"), SessionId("01JDBENCH"))
+ECHO: Final = PATH._replace(session=SessionId("ECHO"))
 HEADERS: Final[Headers] = (("content-type", "application/json"), ("accept", "*/*"))
 URL: Final = "/v1/chat/completions"
 PLACES: Final = {"one": (HUB, HUB), "leaf": (HUB, "a"), "lhl": ("b", "a")}
@@ -111,6 +114,8 @@ class Bench:
         self.link = link
         self.direct = direct
         self.pids = pids
+        self._echoed: asyncio.Future[None]
+        link.client.subscribe(subjects.replies("router1", "echo"), self._on_echo)
 
     async def through(self, payload: bytes) -> Sample:
         """Send one request through the mesh."""
@@ -133,31 +138,48 @@ class Bench:
         self.direct.ask(Open(0, "POST", URL, HEADERS, payload), timed)
         return await self._finished(timed)
 
+    async def bare(self, payload: bytes) -> Sample:
+        """Send a message to the gateway's process and back: the mesh alone."""
+        sent_at = time.perf_counter()
+        self._echoed = asyncio.get_running_loop().create_future()
+        reply = subjects.reply("router1", PATH.provider, "echo", "x")
+        self.link.client.publish(subjects.data(ECHO), payload, reply)
+        await self._echoed
+        whole_s = time.perf_counter() - sent_at
+        return Sample(whole_s, whole_s)
+
+    def _on_echo(self, _: Message) -> None:
+        self._echoed.set_result(None)
+
     async def _finished(self, timed: Timed) -> Sample:
         done_at = await timed.done
         return Sample(timed.first_at - timed.sent_at, done_at - timed.sent_at)
 
     async def paced(self, rate: float, seconds: float, payload: bytes) -> list[Figure]:
         """Return what is added at *rate* requests a second each way."""
-        samples: dict[str, list[Sample]] = {"direct": [], "mesh": []}
-        count = max(30, int(rate * seconds))
-        started = time.perf_counter()
-        for index in range(2 * count):
-            due = started + index / (2 * rate)
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            if index % 2:
-                samples["mesh"].append(await self.through(payload))
-            else:
-                samples["direct"].append(await self.directly(payload))
-        name = "stream, first byte" if b'"stream": true' in payload else "unary"
+        ways = {"direct": self.directly, "mesh": self.through, "bare": self.bare}
+        samples: dict[str, list[Sample]] = {way: [] for way in ways}
+        started, turns = time.perf_counter(), 0
+        for _ in range(max(30, int(rate * seconds))):
+            for way, send in ways.items():
+                due = started + turns / (len(ways) * rate)
+                turns += 1
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                samples[way].append(await send(payload))
+        is_stream = b'"stream": true' in payload
+        name = "stream, first byte" if is_stream else "unary"
         figures = []
         for percent in (50, 99):
             each = {
-                way: percentile([one[0 if "first" in name else 1] for one in taken], percent)
+                way: percentile(
+                    [one.first_s if is_stream else one.whole_s for one in taken], percent
+                )
                 for way, taken in samples.items()
             }
             added = (each["mesh"] - each["direct"]) * MS
             figures.append(Figure(f"{name}, {rate:g}/s: added p{percent}", added, "ms"))
+            bare = each["bare"] * MS
+            figures.append(Figure(f"of that, a bare round trip p{percent}", bare, "ms"))
         return figures
 
     async def saturated(self, seconds: float, payload: bytes) -> list[Figure]:
@@ -182,13 +204,26 @@ class Bench:
         return figures
 
 
+def _spawned(*command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", *command])
+
+
+def _exists(file: Path) -> bool:
+    return file.exists()
+
+
+def _read(file: Path) -> dict[str, int]:
+    read: dict[str, int] = json.loads(file.read_text())
+    return read
+
+
 @contextlib.asynccontextmanager
 async def child(*command: str, announce: Path) -> AsyncIterator[dict[str, int]]:
     """Run a Python module beside us until the block ends; yield what it announces."""
-    process = subprocess.Popen([sys.executable, "-m", *command, str(announce)])
+    process = _spawned(*command, str(announce))
     try:
-        await until(announce.exists)
-        yield json.loads(announce.read_text())
+        await until(lambda: _exists(announce))
+        yield _read(announce)
     finally:
         process.terminate()
         process.wait()
@@ -262,9 +297,12 @@ async def serve_gateway(credentials: Path, port: int, announce: Path) -> None:
     client = await data_client.connect(access, name="gateway")
     gateway = Gateway(client, PATH, EngineHttp(EngineAddress("127.0.0.1", port)))
     await gateway.start()
-    client.subscribe(
-        "otela.v1.data.p.a.echo", lambda m: client.publish(m.reply, m.payload) and None
-    )
+
+    def echo(message: Message) -> None:
+        client.publish(message.reply, message.payload)
+
+    client.subscribe(subjects.data(ECHO), echo)
+    await client.round_trip()
     fresh = announce.with_suffix(".new")
     fresh.write_text(json.dumps({"pid": os.getpid()}))
     fresh.replace(announce)

@@ -1,6 +1,7 @@
 """An engine made of bytes: a test decides what goes over its sockets, and when."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Self
 
@@ -13,8 +14,7 @@ class RawRequest:
     def __init__(self, head: bytes, body: bytes, connection: "RawConnection") -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
         self.method, self.path, _ = first.split(" ")
-        self.fields = [tuple(line.split(": ", 1)) for line in lines]
-        self.headers = dict(self.fields)
+        self.headers = dict(line.split(": ", 1) for line in lines)
         self.body = body
         self.connection = connection
 
@@ -39,6 +39,12 @@ class RawRequest:
         """Write one chunk; an empty one ends the answer."""
         self.send(b"%x\r\n%b\r\n" % (len(data), data))
 
+    async def gone(self) -> None:
+        """Return when the peer has closed the connection, and note that."""
+        with contextlib.suppress(ConnectionError):
+            assert await self.connection.reader.read() == b""
+        self.connection.left.set()
+
     def reset(self) -> None:
         """Break the connection."""
         self.connection.writer.transport.abort()
@@ -55,6 +61,7 @@ class RawConnection:
         self.reader = reader
         self.writer = writer
         self.closed = asyncio.Event()
+        self.left = asyncio.Event()
 
     async def request(self) -> RawRequest | None:
         """Return the next request; None when there is none."""

@@ -25,10 +25,14 @@ def test_nothing_is_due_where_nothing_is_watched() -> None:
 def test_new_streams_are_looked_at_together() -> None:
     """Those that have ended by then cost nothing more."""
     deadlines = watching("a", "b", "c")
-    assert deadlines.has_fresh
     assert deadlines.due(1.5, 1.5, told(a=None, b=4.0, c=1.2)) == ["c"]
     assert not deadlines.has_fresh
     assert deadlines.next_at == 4.0
+
+
+def test_new_streams_are_known_before_they_are_looked_at() -> None:
+    """So that the timer knows that there is something to do."""
+    assert watching("a").has_fresh
 
 
 def test_what_has_moved_on_is_not_due() -> None:
