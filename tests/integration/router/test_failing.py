@@ -147,9 +147,11 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(bench: Bench) -> No
     assert last["error"]["code"] == "engine_failed"
     assert b"[DONE]" not in answer.body
     assert b'"stop"' not in answer.body
-    assert await client.ended() == b""
     line = finished(logs)
     assert (line["outcome"], line["status"]) == ("broken", 200)
+    # The answer's head promised the connection for the next request: closing would race with it.
+    bench.link.script = lambda stream: stream.head(200, EVENTS).data(DELTA + STOP).end()
+    assert (await client.ask(STREAM)).status == 200
 
 
 async def test_a_stream_that_ends_without_an_end_is_told(bench: Bench) -> None:
