@@ -168,7 +168,10 @@ def _error(status: int, message: str, kind: str) -> web.Response:
 
 async def serve(engine: FakeEngine, *, host: str = "127.0.0.1", port: int = 0) -> web.AppRunner:
     """Return a runner that serves *engine*; `runner.addresses` says where."""
-    runner = web.AppRunner(engine.app(), handler_cancellation=True, access_log=None)
+    # An engine that is told to hang shall still end when it is told to end.
+    runner = web.AppRunner(
+        engine.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.2
+    )
     await runner.setup()
     await web.TCPSite(runner, host, port, reuse_address=True).start()
     return runner

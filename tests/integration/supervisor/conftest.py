@@ -186,7 +186,7 @@ async def start(tmp_path: Path, access_file: Path) -> AsyncIterator[Start]:
             supervisor.remember()
             supervisor.process.kill()
             await supervisor.process.wait()
-        await until(lambda one=supervisor: not one.alive(), "the end of every process")  # type: ignore[misc]
+    await until(lambda: not any(one.alive() for one in started), "the end of every process")
 
 
 class Asker:

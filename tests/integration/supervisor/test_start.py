@@ -439,3 +439,20 @@ async def test_a_place_for_caches_that_cannot_be_written_is_refused(start: Start
     supervisor = await start(*FAKE, options=("--set", "cache.directory=/nowhere"))
     assert await supervisor.ended() == 2
     assert "/nowhere cannot be written (no such file or directory)" in supervisor.said()
+
+
+async def test_a_mesh_that_is_away_is_waited_for_while_the_engine_loads(
+    mesh: TestMesh, start: Start, witness: Witness
+) -> None:
+    """An hour of loading is not spent waiting for a server that comes back in a minute."""
+    await mesh.server("a").kill()
+    supervisor = await start(*FAKE)
+    await supervisor.event("mesh_unreachable")
+    await supervisor.engine()
+    await until(
+        lambda: "no connection" in supervisor.events("readiness_changed")[-1]["reason"],
+        "an engine without a mesh",
+    )
+    await mesh.restart("a")
+    await witness.heard(Lifecycle.SERVING)
+    assert (await supervisor.page("/readyz"))[0] == 200

@@ -13,8 +13,8 @@ from opentela.supervisor.config import CacheConfig
 
 MOUNTS = [
     Mount("/", "ext4"),
-    Mount("/home", "nfs4"),
-    Mount("/home/local", "ext4"),
+    Mount("/net", "nfs4"),
+    Mount("/net/fast", "ext4"),
     Mount("/scratch", "lustre"),
     Mount("/data", "fuse.sshfs"),
     Mount("/over", "nfs"),
@@ -57,12 +57,12 @@ def test_places_of_the_job_come_before_those_of_the_host() -> None:
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("/home/me", "nfs4"),
-        ("/home", "nfs4"),
+        ("/net/me", "nfs4"),
+        ("/net", "nfs4"),
         ("/scratch/x", "lustre"),
         ("/data", "fuse.sshfs"),
-        ("/home/local/x", ""),
-        ("/homely", ""),
+        ("/net/fast/x", ""),
+        ("/network", ""),
         ("/tmp", ""),
         ("/over", ""),
     ],

@@ -53,6 +53,7 @@ from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.walltime import Walltime
 from opentela.wire.control import Probe, Verdict
+from opentela.wire.subjects import SessionPath
 
 WALL = 1_800_000_000.0
 CONFIG = SupervisorConfig(
@@ -135,8 +136,8 @@ class Bench:
         return self.claim.lifecycle, self.claim.reason
 
     @property
-    def path(self) -> tuple[str, str, str]:
-        return ("p", "s", self.claim.session)
+    def path(self) -> SessionPath:
+        return SessionPath(self.claim.provider, self.claim.site, self.claim.session)
 
 
 def announced(actions: list[Action]) -> list[Lifecycle]:
@@ -479,7 +480,7 @@ class TestTheMesh:
         """Also when we are on our way out."""
         bench = Bench().serving(1.0)
         actions = bench.at(1.1, ProbeArrived(Probe(sequence=9), "reply.to"))
-        assert actions == [AnswerProbe(bench.machine.session.path, 9, "reply.to")]  # type: ignore[union-attr]
+        assert actions == [AnswerProbe(bench.path, 9, "reply.to")]
 
     def test_before_there_is_a_session_nobody_is_answered(self) -> None:
         """There is nothing to say yet."""
@@ -523,7 +524,7 @@ class TestTheMesh:
         actions = bench.born(5.1)
         assert announced(actions) == [Lifecycle.LEFT, Lifecycle.JOINING, Lifecycle.SERVING]
         assert kinds(actions)[2:5] == [OpenGateway, RetireGateway, Announce]
-        assert RetireGateway(old_path, 18.0) in actions  # type: ignore[arg-type]
+        assert RetireGateway(old_path, 18.0) in actions
         assert LaunchEngine not in kinds(actions)
         assert bench.claim.session != old.session
         assert bench.claim.offer == old.offer

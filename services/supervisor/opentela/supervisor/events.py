@@ -25,7 +25,7 @@ class EngineSpawned(msgspec.Struct, frozen=True):
 
 
 class EngineExited(msgspec.Struct, frozen=True):
-    """The engine itself has ended; what it leaves running is being ended, and `EngineEnded` follows.
+    """The engine itself has ended; what it left is being ended, and `EngineEnded` follows.
 
     Attributes:
         reason: Why, for people.

@@ -1,4 +1,4 @@
-"""The engine as a process of this host: started behind a guardian, watched, ended to the last child.
+"""The engine as a process of this host: started behind a guardian, ended to the last child.
 
 What the guardian does and why stands in `guardian.py`. This side starts it, reads what it says and
 what the engine writes, and cleans up after it if somebody kills the guardian itself.

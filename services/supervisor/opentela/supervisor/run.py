@@ -69,7 +69,7 @@ async def serve(
         for client in clients:
             stack.push_async_callback(client.close)
         await _reclaim()
-        missed = [client for client in clients if not await _reach(client, MESH_WAIT_S)]
+        missed = await _reach(clients)
         await shell.run(
             runner=EngineRunner(
                 argv,
@@ -120,13 +120,25 @@ async def _reclaim() -> None:
         log.warning("engine_remains_killed", pids=killed)
 
 
-async def _reach(client: NatsBus | DataClient, timeout_s: float) -> bool:
-    try:
-        await client.open(timeout_s)
-    except MeshUnavailableError as error:
-        log.warning("mesh_unreachable", reason=str(error))
-        return False
-    return True
+async def _reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | DataClient]:
+    """Connect to the mesh; return what could not, for now.
+
+    Raises:
+        CredentialError: The mesh refuses the access.
+    """
+    missed = []
+
+    async def reach(client: NatsBus | DataClient) -> None:
+        try:
+            await client.open(MESH_WAIT_S)
+        except MeshUnavailableError as error:
+            log.warning("mesh_unreachable", reason=str(error))
+            missed.append(client)
+
+    async with asyncio.TaskGroup() as group:
+        for client in clients:
+            group.create_task(reach(client))
+    return missed
 
 
 @contextmanager

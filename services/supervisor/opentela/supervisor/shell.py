@@ -45,7 +45,7 @@ from opentela.wire.subjects import SessionPath
 log: Final = logs.get_logger()
 
 EVENTS_QUEUED_MAX: Final = 1024
-"""Beyond this, probes and verdicts are dropped: registries repeat them. Nothing else comes often."""
+"""Beyond this, probes and verdicts are dropped: registries repeat them; all else is rare."""
 END_WITHIN_S: Final = 2.0
 """When we are told to go at once; what is left then is the guardian's."""
 

@@ -1,4 +1,4 @@
-"""Our sessions' voice on the mesh: claims signed and published, beats, answers; and what is heard."""
+"""Our sessions' voice on the mesh: signed claims, beats, answers; and what it hears."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
