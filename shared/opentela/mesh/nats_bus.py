@@ -273,22 +273,27 @@ class NatsBus:
         avoided, self._avoided = self._avoided, None
         for server in sorted(self._access.addresses, key=lambda one: one == avoided):
             try:
-                connection = await Connection.dial(
-                    self._access, server, name=self._name, on_error=self._on_error
+                await self._adopt(
+                    await Connection.dial(
+                        self._access, server, name=self._name, on_error=self._on_error
+                    )
                 )
             except (MeshUnavailableError, CredentialError) as error:
                 # A refusal says more than a silence.
                 if not isinstance(fault, CredentialError):
                     fault = error
-                continue
-            if await self._adopt(connection):
+            else:
                 return
-            fault = MeshUnavailableError(f"{server.url} went away at once")
         assert fault is not None, "an access has servers"
         raise fault
 
-    async def _adopt(self, connection: Connection) -> bool:
-        """Carry every subscription over; return whether the connection survived that."""
+    async def _adopt(self, connection: Connection) -> None:
+        """Carry every subscription over to *connection*, and use it from now on.
+
+        Raises:
+            MeshUnavailableError: It ended meanwhile.
+            CredentialError: It ended because the server thought better of it.
+        """
         try:
             is_carried = await self._carry_over(connection)
         except BaseException:
@@ -296,11 +301,10 @@ class NatsBus:
             raise
         if not is_carried:
             await connection.abandon()
-            return False
+            raise connection.fault(connection.ended_by)
         self._connection = connection
         self._become(BusState.CONNECTED, "")
         log.info("mesh_connected", server=connection.server.url, name=self._name)
-        return True
 
     async def _carry_over(self, connection: Connection) -> bool:
         carried: dict[_Subscription, NatsSubscription | None] = {}

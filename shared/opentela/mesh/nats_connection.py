@@ -205,6 +205,11 @@ class Connection:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PING_EVERY_S):
                     await self._closed.wait()
+        return self.ended_by
+
+    @property
+    def ended_by(self) -> Exception:
+        """Why the connection has ended."""
         return self.client.last_error or errors.UnexpectedEOF()
 
     @property
@@ -229,6 +234,7 @@ class Connection:
         transport = client._transport  # noqa: SLF001  nats-py has no way to abort
         tasks = [client._reading_task, client._flusher_task, client._ping_interval_task]  # noqa: SLF001
         tasks += [subscription._wait_for_msgs_task for subscription in client._subs.values()]  # noqa: SLF001
+        self._fail_waiting()
         current = asyncio.current_task()
         for task in tasks:
             if task is not None and task is not current:
@@ -263,6 +269,16 @@ class Connection:
 
     async def _on_closed(self) -> None:
         self._closed.set()
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        """End what waits for an answer that cannot come; nats-py lets it run into its time-out."""
+        client: Any = self.client
+        waiting = [*client._pongs, *getattr(client, "_resp_map", {}).values()]  # noqa: SLF001
+        for future in waiting:
+            if not future.done():
+                future.set_exception(errors.ConnectionClosedError())
+                future.exception()  # whoever waited may have given up
 
 
 async def unsubscribe(native: NatsSubscription | None) -> None:

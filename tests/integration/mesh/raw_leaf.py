@@ -5,7 +5,6 @@ An honest leaf enforces its link's permissions by itself; only this shows that t
 
 import asyncio
 import base64
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ class RawLeaf:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._is_cut = False
         self.lines: list[str] = []
         self.info: dict[str, Any] = {}
 
@@ -51,9 +51,11 @@ class RawLeaf:
 
     async def round_trip(self) -> None:
         """Return once the server has read everything, or has hung up; `lines` holds what it said."""
-        with contextlib.suppress(ConnectionError):
+        try:
             self._writer.write(b"PING\r\n")
             await self._read_until_pong()
+        except ConnectionError:
+            self._is_cut = True
 
     async def _read_until_pong(self) -> None:
         async with asyncio.timeout(5):
@@ -69,7 +71,8 @@ class RawLeaf:
     @property
     def is_refused(self) -> bool:
         """Whether the server threw us out."""
-        return any(line.startswith("-ERR") for line in self.lines) or self._reader.at_eof()
+        said_so = any(line.startswith("-ERR") for line in self.lines)
+        return said_so or self._is_cut or self._reader.at_eof()
 
 
 @asynccontextmanager

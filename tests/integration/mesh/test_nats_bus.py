@@ -149,6 +149,24 @@ async def test_a_bus_leaves_no_task_behind() -> None:
             assert asyncio.all_tasks() == mine
 
 
+async def test_a_request_fails_when_its_connection_ends() -> None:
+    """Not only when its time-out has passed."""
+    async with TestMesh() as mesh:
+        asked: list[Message] = []
+        other = await mesh.bus(role="registry", name="registry2")
+        await other.subscribe("otela.v1.snapshot", asked.append)
+        bus = await mesh.bus(role="router")
+        async with asyncio.TaskGroup() as tasks:
+
+            async def ask() -> None:
+                with pytest.raises(MeshUnavailableError, match="no answer"):
+                    await bus.request("otela.v1.snapshot", b"x", timeout_s=60)
+
+            tasks.create_task(ask())
+            await until(lambda: bool(asked))
+            await mesh.server().kill()
+
+
 async def test_the_next_server_is_taken_when_the_first_is_down() -> None:
     """In the order of the access file."""
     async with TestMesh() as mesh:
