@@ -98,12 +98,7 @@ class Fabric:
         api_key: str = "",
     ) -> "Fabric":
         self = cls(mesh, session_at=session_at, stack=stack)
-        self.router_client = await self.client(mesh.access(role="router"))
-        self.link = MeshLink(
-            self.router_client, role="router1", rng=random.Random(1), settings=caller
-        )
-        await self.link.start()
-        stack.callback(self.link.close)
+        await self.open_link(caller)
         self.session_client = await self.client(
             mesh.access(role="provider", provider="p", at=session_at)
         )
@@ -114,6 +109,14 @@ class Fabric:
         stack.callback(self.gateway.stop)
         await self.reachable()
         return self
+
+    async def open_link(self, settings: CallerSettings | None = None) -> None:
+        self.router_client = await self.client(self.mesh.access(role="router"))
+        self.link = MeshLink(
+            self.router_client, role="router1", rng=random.Random(1), settings=settings
+        )
+        await self.link.start()
+        self.stack.callback(self.link.close)
 
     async def client(self, access: Access) -> DataClient:
         client = await data_client.connect(access, name="test")
