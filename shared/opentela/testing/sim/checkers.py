@@ -1,7 +1,7 @@
 """What must hold in every run, whatever befalls it; each checker knows one invariant.
 
-Watchers look after each step of each process; judges look once, when the workload is over, faults
-are healed and the mesh has settled. Both read what machines hold and what the history says, and
+Some look at each step of each process, or at each change of each map; judges look once, when the
+workload is over, faults are healed and the mesh has settled. Both read what machines hold and what the history says, and
 change nothing.
 """
 
@@ -18,6 +18,7 @@ from opentela.core.record import (
 from opentela.core.session_map import SessionMap
 from opentela.testing.sim.cluster import Cluster
 from opentela.testing.sim.history import Outcome, Request
+from opentela.testing.sim.maps import follow
 from opentela.testing.sim.registry_shell import RegistryShell
 from opentela.testing.sim.router_shell import RouterShell
 from opentela.testing.world_node import Node
@@ -27,13 +28,6 @@ class Violation(AssertionError):  # noqa: N818 (the word of the field)
     """An invariant does not hold; the message begins with its name."""
 
 
-class Watcher(Protocol):
-    """An invariant of every moment."""
-
-    def observe(self, node: Node) -> None:
-        """Look at a process that has just taken a step."""
-
-
 class Judge(Protocol):
     """An invariant of the whole run."""
 
@@ -41,50 +35,28 @@ class Judge(Protocol):
         """Look back."""
 
 
-class _View:
-    """What one process held when it was last looked at."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.records: dict[SessionId, SessionRecord] = {}
-        self.forgotten: set[SessionId] = set()
-
-
 class LatticeClimbs:
     """In no view does a session go down the lattice, or an incarnation back, or the dead rise."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._views: dict[str, _View] = {}
+        cluster.on_map.append(self._follow)
 
-    def observe(self, node: Node) -> None:
-        """Compare each record that changed with what it was."""
-        shell = self._cluster.registries.get(node.name) or self._cluster.routers.get(node.name)
-        if shell is None:
-            return
-        view = self._views.get(node.name)
-        if view is None or view.epoch != node.epoch:
-            view = self._views[node.name] = _View(node.epoch)
-        held = shell.records
-        known = view.records
-        for session, record in held.items():
-            before = known.get(session)
-            if before is not record:
-                if before is None:
-                    _require(
-                        session not in view.forgotten, "resurrection", node.name, session, "is back"
-                    )
-                else:
-                    _compare(node.name, session, before, record)
-                known[session] = record
-        if len(known) > len(held):
-            self._forget(node.name, view, held.keys() & known.keys())
+    def _follow(self, node: Node, held: SessionMap) -> None:
+        name, forgotten = node.name, set[SessionId]()
 
-    def _forget(self, name: str, view: _View, kept: set[SessionId]) -> None:
-        for session in [one for one in view.records if one not in kept]:
-            has_left = lifecycle_of(view.records.pop(session)) is Lifecycle.LEFT
+        def stored(session: SessionId, before: SessionRecord | None, after: SessionRecord) -> None:
+            if before is None:
+                is_new = session not in forgotten
+                _require(is_new, "resurrection", name, session, "is back")
+            else:
+                _compare(name, session, before, after)
+
+        def forgot(session: SessionId, record: SessionRecord) -> None:
+            has_left = lifecycle_of(record) is Lifecycle.LEFT
             _require(has_left, "lattice", name, session, "was forgotten alive")
-            view.forgotten.add(session)
+            forgotten.add(session)
+
+        follow(held, stored, forgot)
 
 
 def _compare(name: str, session: SessionId, before: SessionRecord, after: SessionRecord) -> None:
@@ -212,6 +184,19 @@ class ViewsAreSound:
             first = first or (name, held)
             if dict(held.records) != dict(first[1].records):
                 raise Violation(f"convergence: {name} and {first[0]} hold different records")
+
+
+class NoModelIsDenied:
+    """No client is told that a model does not exist which was offered all the time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def finish(self) -> None:
+        """Look at every answer."""
+        for request in self._cluster.history.requests.values():
+            if request.status == 404:  # noqa: PLR2004 (the status of the field)
+                raise Violation(f"denied: {request.name} at {request.router}: {request.ends}")
 
 
 class NoGhosts:

@@ -1,6 +1,6 @@
 """A whole simulated mesh: registries, routers and supervisors at sites, in one world."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -49,6 +49,7 @@ class Cluster:
         registries: Shells by node name; a process that is down has none.
         routers: The same.
         supervisors: The same.
+        on_map: Told of every map when its process starts.
         registries_forgot: A registry was started again, without its map.
         marks: Virtual times of what a scenario did, for its own expectation.
         owners: Every session that ever was, with the name of its node and the epoch of its process.
@@ -62,6 +63,7 @@ class Cluster:
         self.routers: dict[str, RouterShell] = {}
         self.supervisors: dict[str, SupervisorShell] = {}
         self.owners: dict[SessionId, tuple[str, int]] = {}
+        self.on_map: list[Callable[[Node, SessionMap], None]] = []
         self.registries_forgot = False
         self.marks: dict[str, float] = {}
         rng = world.fork("clocks")
@@ -94,12 +96,18 @@ class Cluster:
         node.start()
         if name in self.form.registries:
             registry = self.registries[name] = RegistryShell(node, self.form.registry)
+            self._show(node, registry.held)
             node.handle(registry.begin)
         elif name in self.form.routers:
             router = self.routers[name] = RouterShell(node, self.form.router, self.history)
+            self._show(node, router.held)
             node.handle(router.begin)
         elif name in self.form.supervisors:
             self._start_supervisor(node)
+
+    def _show(self, node: Node, held: SessionMap) -> None:
+        for look in self.on_map:
+            look(node, held)
 
     def _start_supervisor(self, node: Node) -> None:
         _, form = self.form.supervisors[node.name]

@@ -3,9 +3,11 @@
 from typing import Final
 
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, claim_of, lifecycle_of
+from opentela.core.record import Lifecycle, SessionRecord, claim_of
+from opentela.core.session_map import SessionMap
 from opentela.testing.sim.checkers import Violation
 from opentela.testing.sim.cluster import Cluster
+from opentela.testing.sim.maps import follow
 from opentela.testing.world_node import Node
 
 SAMPLE_S: Final = 0.5
@@ -26,6 +28,7 @@ class EvictsOnlyTheDead:
         self._cluster = cluster
         self._since: dict[tuple[str, str], float] = {}
         self._judged: set[SessionId] = set()
+        cluster.on_map.append(self._follow)
         cluster.world.after(SAMPLE_S, self._sample)
 
     def _sample(self) -> None:
@@ -49,20 +52,18 @@ class EvictsOnlyTheDead:
             and network.passes(other, one)
         )
 
-    def observe(self, node: Node) -> None:
-        """Look for a verdict that the owner did not speak."""
-        registry = self._cluster.registries.get(node.name)
-        if registry is None:
+    def _follow(self, node: Node, held: SessionMap) -> None:
+        if node.name not in self._cluster.form.registries:
             return
-        for session, record in registry.records.items():
-            if (
-                record.verdict is Lifecycle.LEFT
-                and session not in self._judged
-                and lifecycle_of(record) is Lifecycle.LEFT
-            ):
+
+        def stored(session: SessionId, _: SessionRecord | None, record: SessionRecord) -> None:
+            if record.verdict is Lifecycle.LEFT and session not in self._judged:
                 self._judged.add(session)
+                # Else its owner had spoken of the end, or is gone.
                 if claim_of(record).lifecycle < Lifecycle.DOWN and self._cluster.lives(session):
                     self._judge(node, session)
+
+        follow(held, stored, lambda _session, _record: None)
 
     def _judge(self, registry: Node, session: SessionId) -> None:
         world = self._cluster.world

@@ -17,9 +17,9 @@ from opentela.testing.sim.checkers import (
     NeverTwiceOnOneSession,
     NoFalseSuccess,
     NoGhosts,
+    NoModelIsDenied,
     ViewsAreSound,
     Violation,
-    Watcher,
 )
 from opentela.testing.sim.cluster import Cluster, ClusterForm
 from opentela.testing.sim.describe import describe
@@ -103,15 +103,12 @@ class Run:
         self.evidence = EvictsOnlyTheDead(self.cluster)
         self.healed_at = 0.0
         self.converged_s = 0.0
-        watchers: tuple[Watcher, ...] = (
-            LatticeClimbs(self.cluster),
-            NeverRouteToTheEnded(self.cluster),
-            self.evidence,
-        )
-        self.world.observers = [watcher.observe for watcher in watchers]
+        LatticeClimbs(self.cluster)
+        self.world.observers = [NeverRouteToTheEnded(self.cluster).observe]
         self.judges: list[Judge] = [
             EndsOnce(self.cluster),
             NoFalseSuccess(self.cluster),
+            NoModelIsDenied(self.cluster),
             NeverTwiceOnOneSession(self.cluster),
             InFlightBalances(self.cluster),
             ViewsAreSound(self.cluster),
