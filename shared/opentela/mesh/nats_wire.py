@@ -111,13 +111,12 @@ class Parser:
                 events.append(_word(data[at:line_end]))
                 at = line_end + 2
                 continue
-            start = line_end + 2
-            headers, end = _sizes(fields, start)
-            if end + 2 > size:
-                self._keep(data[at:], end + 2 - at)
+            message, end = _message(fields, data, line_end + 2)
+            if message is None:
+                self._keep(data[at:], end - at)
                 break
-            events.append(_message(fields, data, start, headers, end))
-            at = end + 2
+            events.append(message)
+            at = end
         return events
 
     def _keep(self, rest: bytes, need: int) -> None:
@@ -126,37 +125,27 @@ class Parser:
         self._need = need
 
 
-def _sizes(fields: list[bytes], start: int) -> tuple[int, int]:
-    """Return the bytes of the headers of a message, and where the message ends."""
-    has_headers = fields[0] == b"HMSG"
+def _message(fields: list[bytes], data: bytes, start: int) -> tuple[Message | None, int]:
+    """Return the message whose line had *fields*, unless it is cut, and where it ends."""
+    short, long = _MESSAGE_SIZES[fields[0]]
+    if not short <= len(fields) <= long:
+        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}")
     try:
-        total = int(fields[-1])
-        headers = int(fields[-2]) if has_headers else 0
+        # Subject and subscription, perhaps a reply subject, then one or two sizes.
+        subject, sid, total = str(fields[1], "utf-8"), int(fields[2]), int(fields[-1])
+        reply = str(fields[3], "utf-8") if len(fields) == long else ""
+        headers = int(fields[-2]) if fields[0] == b"HMSG" else 0
     except ValueError as error:
         raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}") from error
-    # Subject and subscription, perhaps a reply subject, then one or two sizes.
-    if len(fields) not in _MESSAGE_SIZES[fields[0]] or not 0 <= headers <= total:
-        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}")
-    if total > PAYLOAD_BYTES_MAX:
-        raise WireError(f"a message of {total} bytes exceeds {PAYLOAD_BYTES_MAX}")
-    return headers, start + total
-
-
-def _message(fields: list[bytes], data: bytes, start: int, headers: int, end: int) -> Message:
+    if not 0 <= headers <= total <= PAYLOAD_BYTES_MAX:
+        raise WireError(f"a message of {total} bytes, more than {PAYLOAD_BYTES_MAX} or none")
+    end = start + total
+    if end + 2 > len(data):
+        return None, end + 2
     if data[end : end + 2] != _CRLF:
         raise WireError("a message is longer than announced")
-    has_reply = len(fields) == _MESSAGE_SIZES[fields[0]][1]
     status = _status(data[start : start + headers]) if headers else 0
-    try:
-        return Message(
-            str(fields[1], "utf-8"),
-            int(fields[2]),
-            str(fields[3], "utf-8") if has_reply else "",
-            data[start + headers : end],
-            status,
-        )
-    except ValueError as error:
-        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}") from error
+    return Message(subject, sid, reply, data[start + headers : end], status), end + 2
 
 
 def _word(line: bytes) -> Event:

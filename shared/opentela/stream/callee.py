@@ -2,8 +2,8 @@
 
 ::
 
-    NEW ──Open──▶ RUNNING ──engine ended and all sent──▶ ENDED
-                     └──────Cancel, any fault────────────▶ ENDED, and the engine's request aborted
+    NEW ──Open──▶ RUNNING ──engine ended and all sent──▶ ended
+                     └──────Cancel, any fault────────────▶ ended, and the engine's request aborted
 
 The stream ends with exactly one `End` or `Fail`, or in silence when the router asked for the end.
 What the engine sent before it failed still goes first. What comes late or twice changes nothing.
@@ -80,11 +80,14 @@ _NEVER_BEGUN: Final = (FailKind.ENGINE_UNREACHABLE, FailKind.REFUSED, FailKind.T
 class _State(IntEnum):
     NEW = 0
     RUNNING = 1
-    ENDED = 2
 
 
 class Callee:
-    """One stream as the session sees it."""
+    """One stream as the session sees it.
+
+    Attributes:
+        ended: The stream is over; nothing more will be asked for it.
+    """
 
     __slots__ = (
         "_acked",
@@ -106,11 +109,13 @@ class Callee:
         "_spoke_at",
         "_state",
         "_window",
+        "ended",
         "stream",
     )
 
     def __init__(self, stream: int, settings: CalleeSettings) -> None:
         self.stream = stream
+        self.ended = False
         self._settings = settings
         self._state = _State.NEW
         self._opened_at = self._heard_at = self._spoke_at = self._body_at = 0.0
@@ -123,18 +128,13 @@ class Callee:
         self._window: ReceiveWindow | None = None  # of the body, when it comes in parts
         self._data_seq = 0
         self._send = SendWindow()
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[bytes] | None = None  # what credit did not yet allow
         self._paused = False
         self._last: EngineEnd | EngineFailed | None = None
 
-    @property
-    def ended(self) -> bool:
-        """Return whether the stream is over; nothing more will be asked for it."""
-        return self._state is _State.ENDED
-
     def next_deadline(self) -> float | None:
         """Return when a `Tick` is due next; None when none is."""
-        if self._state is not _State.RUNNING:
+        if self.ended or self._state is _State.NEW:
             return None
         settings = self._settings
         pause_s = settings.keepalive_s if self._acked else settings.ack_delay_s
@@ -146,7 +146,7 @@ class Callee:
     def step(self, now: float, event: CalleeEvent) -> list[CalleeAction]:
         """Take one event; return what to send and what to do to the engine, in order."""
         form = type(event)
-        if self._state is _State.ENDED or (self._state is _State.NEW and form is not Open):
+        if self.ended or (self._state is _State.NEW and form is not Open):
             return []
         handle = self._HANDLERS.get(form)
         return handle(self, now, event) if handle else []
@@ -210,25 +210,34 @@ class Callee:
         self._head_s = now - self._opened_at
         self._spoke_at = now
         self._acked = True
-        data, size = event.data, len(event.data)
-        if size > PART_BYTES or size > self._send.room:
+        data, size, send = event.data, len(event.data), self._send
+        if size > PART_BYTES or size > send.granted - send.sent:
             return [
                 Head(self.stream, event.status, event.headers),
                 *self._engine_data(now, EngineData(data, event.ended)),
             ]
         if data:
-            self._send.send(size)
+            send.sent += size
             self._data_seq = 1
-        if not event.ended:
-            return [Head(self.stream, event.status, event.headers, data)]
-        return self._finish(
-            [Head(self.stream, event.status, event.headers, data, self._timings(now))]
-        )
+        timings = None
+        if event.ended:
+            self.ended = True
+            timings = Timings(self._connected_s, self._head_s, self._head_s)
+        return [Head(self.stream, event.status, event.headers, data, timings)]
 
     def _engine_data(self, now: float, event: EngineData) -> list[CalleeAction]:
-        self._queue.append(event.data)
+        data, size, send = event.data, len(event.data), self._send
         if event.ended:
             self._last = ENGINE_END
+        elif self._queue is None and size <= PART_BYTES and size <= send.granted - send.sent:
+            self._spoke_at = now
+            self._acked = True
+            send.sent += size
+            self._data_seq += 1
+            return [Data(self.stream, self._data_seq - 1, data)]
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(data)
         return self._drain(now)
 
     def _engine_end(self, now: float, event: EngineEnd) -> list[CalleeAction]:
@@ -243,6 +252,7 @@ class Callee:
         """Send what credit allows; then let the engine go on, or hold it."""
         actions: list[CalleeAction] = []
         queue, send = self._queue, self._send
+        assert queue is not None
         while queue and send.room > 0:
             part, most = queue[0], min(send.room, PART_BYTES)
             if len(part) > most:
@@ -259,9 +269,11 @@ class Callee:
             if not self._paused:
                 self._paused = True
                 actions.append(PAUSE_ENGINE)
-        elif self._last is not None:
-            actions += self._conclude(now)
-        elif self._paused:
+            return actions
+        self._queue = None
+        if self._last is not None:
+            return actions + self._conclude(now)
+        if self._paused:
             self._paused = False
             actions.append(RESUME_ENGINE)
         return actions
@@ -314,8 +326,8 @@ class Callee:
         return self._finish([ABORT_ENGINE, fail] if abort else [fail])
 
     def _finish(self, actions: list[CalleeAction]) -> list[CalleeAction]:
-        self._state = _State.ENDED
-        self._queue.clear()
+        self.ended = True
+        self._queue = None
         return actions
 
     _HANDLERS: ClassVar[dict[type, Callable[..., list[CalleeAction]]]] = {

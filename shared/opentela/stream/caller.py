@@ -2,7 +2,7 @@
 
 ::
 
-    NEW ──Begin──▶ OPENING ──first frame──▶ ACKNOWLEDGED ──End, Fail, Withdraw, any fault──▶ ENDED
+    NEW ──Begin──▶ OPENING ──first frame──▶ ACKNOWLEDGED ──End, Fail, Withdraw, any fault──▶ ended
 
 An answer is complete only when its head, every part and its `End` came in order. Whatever is
 missing ends the stream with exactly one `Fail`, and the session is told to stop. What comes late,
@@ -78,11 +78,14 @@ class _State(IntEnum):
     NEW = 0
     OPENING = 1
     ACKNOWLEDGED = 2
-    ENDED = 3
 
 
 class Caller:
-    """One stream as the router sees it."""
+    """One stream as the router sees it.
+
+    Attributes:
+        ended: The stream is over; nothing more will be asked for it.
+    """
 
     __slots__ = (
         "_body_seq",
@@ -96,11 +99,13 @@ class Caller:
         "_spoke_at",
         "_state",
         "_window",
+        "ended",
         "stream",
     )
 
     def __init__(self, stream: int, request: Request, settings: CallerSettings) -> None:
         self.stream = stream
+        self.ended = False
         self._request = request
         self._settings = settings
         self._state = _State.NEW
@@ -110,56 +115,54 @@ class Caller:
         self._has_head = False
         self._body_seq = 0
         self._data_seq = 0
-        self._send = SendWindow()
-        self._window = ReceiveWindow(settings.window_bytes)
-
-    @property
-    def ended(self) -> bool:
-        """Return whether the stream is over; nothing more will be asked for it."""
-        return self._state is _State.ENDED
+        self._send: SendWindow | None = None  # of the body, while parts of it are unsent
+        self._window: ReceiveWindow | None = None  # of the answer, once a part of it came
 
     def next_deadline(self) -> float | None:
         """Return when a `Tick` is due next; None when none is."""
+        if self.ended or self._state is _State.NEW:
+            return None
         if self._state is _State.OPENING:
             due = self._heard_at + self._settings.ack_timeout_s
-        elif self._state is _State.ACKNOWLEDGED:
+        else:
             due = min(
                 self._heard_at + self._settings.idle_timeout_s,
                 self._spoke_at + self._settings.keepalive_s,
             )
-        else:
-            return None
         return min(due, self._deadline_at) if self._deadline_at else due
 
     def step(self, now: float, event: CallerEvent) -> list[CallerAction]:
         """Take one event; return what to send and what to tell, in order."""
-        if self._state is _State.ENDED:
+        if self.ended:
             return []
         handle = self._HANDLERS.get(type(event))
         return handle(self, now, event) if handle else []
 
     def _begin(self, now: float, _: Begin) -> list[CallerAction]:
         assert self._state is _State.NEW
-        request, size = self._request, len(self._request.body)
-        first = min(size, PART_BYTES)
+        request = self._request
         self._state = _State.OPENING
         self._heard_at = self._spoke_at = now
-        self._deadline_at = now + request.deadline_s if request.deadline_s else 0.0
-        # The first part goes without being asked for; credit counts it all the same.
-        self._send.grant(first)
-        self._send.send(first)
+        if request.deadline_s:
+            self._deadline_at = now + request.deadline_s
+        body, size = request.body, len(request.body)
+        if size > PART_BYTES:
+            # The first part goes without being asked for; credit counts it all the same.
+            self._send = SendWindow(PART_BYTES)
+            self._send.send(PART_BYTES)
+            body = body[:PART_BYTES]
         return [
             Open(
                 self.stream,
                 request.method,
                 request.path,
                 request.headers,
-                request.body if first == size else request.body[:first],
-                first < size,
-                self._window.granted,
+                body,
+                size > PART_BYTES,
+                self._settings.window_bytes,
                 request.deadline_s,
                 request.trace,
-                size if first < size else 0,
+                size if size > PART_BYTES else 0,
             )
         ]
 
@@ -172,15 +175,19 @@ class Caller:
 
     def _credit(self, now: float, frame: Credit) -> list[CallerAction]:
         actions = self._hear(now)
-        self._send.grant(frame.total)
+        send = self._send
+        if send is None:
+            return actions
+        send.grant(frame.total)
         body, size = self._request.body, len(self._request.body)
-        while self._send.sent < size and self._send.room > 0:
-            at = self._send.sent
-            part = body[at : at + min(PART_BYTES, self._send.room)]
-            self._send.send(len(part))
-            actions.append(Body(self.stream, self._body_seq, part, self._send.sent < size))
+        while send.sent < size and send.room > 0:
+            part = body[send.sent : send.sent + min(PART_BYTES, send.room)]
+            send.send(len(part))
+            actions.append(Body(self.stream, self._body_seq, part, send.sent < size))
             self._body_seq += 1
             self._spoke_at = now
+        if send.sent == size:
+            self._send = None
         return actions
 
     def _head(self, now: float, frame: Head) -> list[CallerAction]:
@@ -191,8 +198,9 @@ class Caller:
         actions.append(frame)
         if frame.data:
             actions += self._data(now, Data(self.stream, 0, frame.data))
-        if frame.end is not None and self._state is not _State.ENDED:
-            actions += self._end(now, End(self.stream, self._data_seq, frame.end))
+        if frame.end is not None and not self.ended:
+            actions.append(End(self.stream, self._data_seq, frame.end))
+            self.ended = True
         return actions
 
     def _data(self, now: float, frame: Data) -> list[CallerAction]:
@@ -205,6 +213,8 @@ class Caller:
             return actions
         if not self._has_head:
             return actions + self._break_off("the head of the answer is missing")
+        if self._window is None:
+            self._window = ReceiveWindow(self._settings.window_bytes)
         if not self._window.receive(len(frame.data)):
             return actions + self._break_off("the session sent more than its credit")
         self._data_seq += 1
@@ -215,17 +225,18 @@ class Caller:
         actions = self._hear(now)
         if not self._has_head or frame.seq != self._data_seq:
             return actions + self._break_off("the answer ended with parts missing")
-        self._state = _State.ENDED
+        self.ended = True
         actions.append(frame)
         return actions
 
     def _failed(self, now: float, frame: Fail) -> list[CallerAction]:
         actions = self._hear(now)
-        self._state = _State.ENDED
+        self.ended = True
         actions.append(frame)
         return actions
 
     def _consumed(self, now: float, event: Consumed) -> list[CallerAction]:
+        assert self._window is not None, "nothing came that could be consumed"
         if not self._window.consume(event.size):
             return []
         self._spoke_at = now
@@ -233,18 +244,18 @@ class Caller:
 
     def _withdraw(self, _: float, event: Withdraw) -> list[CallerAction]:
         told = self._state is not _State.NEW
-        self._state = _State.ENDED
+        self.ended = True
         return [Cancel(self.stream, event.reason)] if told else []
 
     def _no_responders(self, _: float, __: NoResponders) -> list[CallerAction]:
         # Until something comes back only the Open is out: it was the one that found nobody.
         begun = self._state is _State.ACKNOWLEDGED and self._is_sent
-        self._state = _State.ENDED
+        self.ended = True
         return [self._failure(FailKind.NO_RESPONDERS, "the session is gone", begun=begun)]
 
     def _carrier_lost(self, _: float, event: CarrierLost) -> list[CallerAction]:
         begun = self._is_sent and not event.unsent
-        self._state = _State.ENDED
+        self.ended = True
         return [self._failure(FailKind.MESH_LOST, "lost the mesh", begun=begun)]
 
     def _tick(self, now: float, _: Tick) -> list[CallerAction]:
@@ -258,7 +269,8 @@ class Caller:
             return self._give_up(FailKind.SILENT, "the session went silent")
         elif now >= self._spoke_at + settings.keepalive_s:
             self._spoke_at = now
-            return [Credit(self.stream, self._window.granted)]
+            granted = self._window.granted if self._window else self._settings.window_bytes
+            return [Credit(self.stream, granted)]
         return []
 
     def _break_off(self, message: str) -> list[CallerAction]:
@@ -266,12 +278,12 @@ class Caller:
 
     def _give_up(self, kind: FailKind, message: str) -> list[CallerAction]:
         fail = self._failure(kind, message, begun=self._is_sent)
-        self._state = _State.ENDED
+        self.ended = True
         return [Cancel(self.stream, message), fail]
 
     @property
     def _is_sent(self) -> bool:
-        return self._send.sent == len(self._request.body)
+        return self._send is None
 
     def _failure(self, kind: FailKind, message: str, *, begun: bool) -> Fail:
         return failure(self.stream, kind, message, may_have_begun=begun)

@@ -134,4 +134,5 @@ class RawEngine:
             pass
         finally:
             writer.close()
+            connection.left.set()
             connection.closed.set()

@@ -6,6 +6,7 @@ taken only on the subject on which nobody but the asked session may publish.
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from opentela.core.errors import WireError
@@ -19,6 +20,7 @@ from opentela.stream.events import (
     TICK,
     Acknowledged,
     Begin,
+    CallerAction,
     CallerEvent,
     CarrierLost,
     Consumed,
@@ -89,14 +91,21 @@ class MeshStream:
     def step(self, event: CallerEvent) -> None:
         """Take an event; send and tell what follows from it."""
         for action in self.caller.step(time.monotonic(), event):
-            if isinstance(action, Open | Body | Credit | Cancel):
+            tell = _TELL.get(type(action))
+            if tell is None:
                 self._send(action)
             elif not self.is_withdrawn:
-                self._tell(action)
+                try:
+                    tell(self._sink, action)
+                except Exception as error:
+                    # A bug above; the session need not work for it, nor others suffer.
+                    log.error("stream_sink_failed", error=repr(error), exc_info=error)  # noqa: TRY400
+                    self.cancel("the router failed")
         if self.caller.ended:
             self._link.forget(self)
 
-    def _send(self, frame: Open | Body | Credit | Cancel) -> None:
+    def _send(self, frame: CallerAction) -> None:
+        assert isinstance(frame, Open | Body | Credit | Cancel)
         if self._link.client.publish(self.subject, frames.encode(frame), self.reply):
             return
         if isinstance(frame, Cancel):
@@ -106,24 +115,15 @@ class MeshStream:
             lost = CarrierLost(unsent=isinstance(frame, Open | Body))
             asyncio.get_running_loop().call_soon(self.step, lost)
 
-    def _tell(self, action: Acknowledged | Head | Data | End | Fail) -> None:
-        sink = self._sink
-        try:
-            match action:
-                case Data(data=data):
-                    sink.on_data(data)
-                case Head(status=status, headers=headers):
-                    sink.on_head(status, headers)
-                case Acknowledged():
-                    sink.on_ack()
-                case End(timings=timings):
-                    sink.on_end(timings)
-                case Fail():
-                    sink.on_fail(action)
-        except Exception as error:
-            # A bug above; the session need not work for it, nor others suffer.
-            log.error("stream_sink_failed", error=repr(error), exc_info=error)  # noqa: TRY400
-            self.cancel("the router failed")
+
+_TELL: Final[dict[type, Callable[..., None]]] = {
+    Acknowledged: lambda sink, _: sink.on_ack(),
+    Head: lambda sink, head: sink.on_head(head.status, head.headers),
+    Data: lambda sink, data: sink.on_data(data.data),
+    End: lambda sink, end: sink.on_end(end.timings),
+    Fail: lambda sink, fail: sink.on_fail(fail),
+}
+"""What a sink is told of; every other action is a frame for the session."""
 
 
 class MeshLink:

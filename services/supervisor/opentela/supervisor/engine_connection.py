@@ -94,10 +94,11 @@ class EngineConnection(asyncio.Protocol):
     def begin(self, exchange: User, words: bytes) -> None:
         """Serve *exchange*, whose request begins with *words*."""
         assert self._transport is not None
-        self._reset()
+        # First of all: the rest need not wait for.
+        self._transport.write(words)
         self._exchange = exchange
         self._uses += 1
-        self._transport.write(words)
+        self._reset()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""

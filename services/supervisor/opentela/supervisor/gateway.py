@@ -21,7 +21,7 @@ from opentela.supervisor.gateway_stream import GatewayStream, Key
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import frames, subjects
-from opentela.wire.frames import Fail, FailKind, Frame, Open
+from opentela.wire.frames import FailKind, Open
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -63,6 +63,7 @@ class Gateway:
 
     Attributes:
         received: Bytes that came from the engine so far: its forward progress.
+        is_congested: The mesh takes less than the engine gives.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Gateway:
         self.client: Final = client
         self.engine: Final = engine
         self.received = 0
+        self.is_congested = client.is_congested
         self._path = path
         self._settings = settings or GatewaySettings()
         self._streams: dict[Key, GatewayStream] = {}
@@ -92,11 +94,6 @@ class Gateway:
     def in_flight(self) -> int:
         """Return the requests that run."""
         return len(self._streams)
-
-    @property
-    def is_congested(self) -> bool:
-        """Return whether the mesh takes less than the engine gives."""
-        return self.client.is_congested
 
     async def start(self) -> None:
         """Take requests; the nearest server of the mesh knows when this returns.
@@ -166,19 +163,16 @@ class Gateway:
 
     def on_congested(self, *, congested: bool) -> None:
         """Hold every engine answer while the mesh takes less than they give."""
+        self.is_congested = congested
         for stream in tuple(self._streams.values()):
             stream.hold(is_congested=congested)
 
     # What a stream calls.
 
-    def send(self, answers: str, frame: Frame) -> bool:
-        """Publish a frame of a stream; False when it is not taken. A failure is owed, then."""
-        payload = frames.encode(frame)
-        if self.client.publish(answers, payload):
-            return True
-        if isinstance(frame, Fail) and len(self._owed) < OWED_MAX:
+    def owe(self, answers: str, payload: bytes) -> None:
+        """Keep a failure that was not taken until the mesh is back."""
+        if len(self._owed) < OWED_MAX:
             self._owed.append((answers, payload))
-        return False
 
     def finish(self, key: Key, outcome: str) -> None:
         """Forget a stream that has ended."""
@@ -199,7 +193,7 @@ class Gateway:
             _outcomes[FailKind.REFUSED].inc()
             self._remember(key)
             fail = failure(frame.stream, FailKind.REFUSED, refusal, may_have_begun=False)
-            self.send(answers, fail)
+            self.client.publish(answers, frames.encode(fail))
             return
         stream = GatewayStream(self, key, answers, Callee(frame.stream, self._settings.stream))
         self._streams[key] = stream

@@ -1,13 +1,16 @@
 """One request at the gateway: what its `Callee` decides is done to the mesh and to the engine."""
 
 import time
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
+from typing import ClassVar, Protocol, TypeAlias
 
 from opentela.core.errors import WireError
+from opentela.mesh.data_client import DataClient
 from opentela.stream.callee import Callee
 from opentela.stream.events import (
     ENGINE_END,
     AbortEngine,
+    CalleeAction,
     CalleeEvent,
     CarrierLost,
     EngineConnected,
@@ -22,7 +25,8 @@ from opentela.stream.events import (
 )
 from opentela.supervisor.engine_connection import AnswerHead
 from opentela.supervisor.engine_http import EngineHttp, Exchange
-from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Frame, Head, Open
+from opentela.wire import frames
+from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head
 
 Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
@@ -33,16 +37,18 @@ class Host(Protocol):
 
     received: int
 
+    is_congested: bool
+
+    @property
+    def client(self) -> DataClient:
+        """Return the connection to the mesh."""
+
     @property
     def engine(self) -> EngineHttp:
         """Return the way to the engine."""
 
-    @property
-    def is_congested(self) -> bool:
-        """Return whether the mesh takes less than the engine gives."""
-
-    def send(self, answers: str, frame: Frame) -> bool:
-        """Publish a frame of a stream; False when it is not taken."""
+    def owe(self, answers: str, payload: bytes) -> None:
+        """Keep a failure that was not taken until the mesh is back."""
 
     def finish(self, key: Key, outcome: str) -> None:
         """Forget a stream that has ended."""
@@ -65,10 +71,11 @@ class GatewayStream:
     def step(self, event: CalleeEvent) -> None:
         """Take an event; do what follows from it."""
         for action in self.callee.step(time.monotonic(), event):
-            if isinstance(action, Head | Data | End | Fail | Credit):
+            act = self._ACTS.get(type(action))
+            if act is None:
                 self._send(action)
             else:
-                self._act(action)
+                act(self, action)
         if self.callee.ended:
             self._host.finish(self._key, self._outcome)
 
@@ -106,43 +113,50 @@ class GatewayStream:
 
     # The rest.
 
-    def _send(self, frame: Head | Data | End | Fail | Credit) -> None:
-        if isinstance(frame, Fail):
-            self._outcome = frame.kind
-        elif isinstance(frame, End) or (isinstance(frame, Head) and frame.end is not None):
-            self._outcome = "ended"
-        if not self._host.send(self._answers, frame):
-            # What comes after the end is passed over.
+    def _send(self, frame: CalleeAction) -> None:
+        assert isinstance(frame, Head | Data | End | Fail | Credit)
+        payload = frames.encode(frame)
+        if self.callee.ended:
+            is_fail = isinstance(frame, Fail)
+            self._outcome = frame.kind if isinstance(frame, Fail) else "ended"
+            if not self._host.client.publish(self._answers, payload) and is_fail:
+                self._host.owe(self._answers, payload)
+        elif not self._host.client.publish(self._answers, payload):
             self.step(CarrierLost())
 
-    def _act(
-        self, action: StartEngine | WriteBody | AbortEngine | PauseEngine | ResumeEngine
-    ) -> None:
-        exchange = self._exchange
-        match action:
-            case StartEngine(request=request):
-                self._start(request)
-            case WriteBody(data=data, more=more):
-                assert exchange is not None
-                exchange.write(data, more=more)
-            case AbortEngine():
-                if exchange is not None:
-                    exchange.abort()
-            case PauseEngine():
-                assert exchange is not None
-                self._is_held = True
-                exchange.pause()
-            case ResumeEngine():
-                assert exchange is not None
-                self._is_held = False
-                if not self._host.is_congested:
-                    exchange.resume()
-
-    def _start(self, request: Open) -> None:
+    def _start(self, action: StartEngine) -> None:
         try:
-            self._exchange = self._host.engine.ask(request, self)
+            self._exchange = self._host.engine.ask(action.request, self)
         except WireError as error:
             self.step(EngineFailed(FailKind.REFUSED, str(error)))
             return
         if self._host.is_congested:
             self._exchange.pause()
+
+    def _write(self, action: WriteBody) -> None:
+        assert self._exchange is not None
+        self._exchange.write(action.data, more=action.more)
+
+    def _abort(self, _: AbortEngine) -> None:
+        if self._exchange is not None:
+            self._exchange.abort()
+
+    def _pause(self, _: PauseEngine) -> None:
+        assert self._exchange is not None
+        self._is_held = True
+        self._exchange.pause()
+
+    def _resume(self, _: ResumeEngine) -> None:
+        assert self._exchange is not None
+        self._is_held = False
+        if not self._host.is_congested:
+            self._exchange.resume()
+
+    _ACTS: ClassVar[dict[type, Callable[..., None]]] = {
+        StartEngine: _start,
+        WriteBody: _write,
+        AbortEngine: _abort,
+        PauseEngine: _pause,
+        ResumeEngine: _resume,
+    }
+    """What is done to the engine; every other action is a frame for the router."""
