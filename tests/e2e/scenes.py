@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -105,6 +106,7 @@ class Load:
             *("--history", str(self.file), "--count", str(count), "--tokens", str(TOKENS)),
             *("--concurrency", str(concurrency)),
         ]
+        self.started_at = time.monotonic()
         self._service = product.started("client", place or Place(), argv)
 
     def history(self) -> list[Exchange]:

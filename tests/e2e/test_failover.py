@@ -13,8 +13,8 @@ from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, llama_eng
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
 REQUESTS = 200
-FIRST_FAULT_AT = 40
-SECOND_FAULT_AT = 80
+FEWER_REQUESTS = 80
+"""Where the survivor is a real engine, which computes."""
 LONGEST_S = 20.0
 """A frozen engine is found after some 6 s; then the request is asked elsewhere."""
 
@@ -70,13 +70,17 @@ def freeze_node(engine: Engine) -> None:
 
 
 def run(
-    scene: Scene, first: Callable[[Engine], None], second: Callable[[Engine], None]
+    scene: Scene,
+    first: Callable[[Engine], None],
+    second: Callable[[Engine], None],
+    *,
+    count: int = REQUESTS,
 ) -> list[Exchange]:
     """Return the history of a load under which the first two engines meet their faults."""
-    load = Load(scene.product, scene.router, count=REQUESTS)
-    load.wait_for_count(FIRST_FAULT_AT)
+    load = Load(scene.product, scene.router, count=count)
+    load.wait_for_count(count // 5)
     first(scene.engines[0])
-    load.wait_for_count(SECOND_FAULT_AT)
+    load.wait_for_count(count * 2 // 5)
     second(scene.engines[1])
     return load.complete()
 
@@ -106,6 +110,6 @@ def test_a_real_engine_takes_over_from_scripted_ones(product: Product) -> None:
         product,
         {"alpha": fake_engine("alpha"), "beta": fake_engine("beta"), "llama": llama_engine()},
     )
-    exchanges = run(scene, kill_engine, freeze_engine)
+    exchanges = run(scene, kill_engine, freeze_engine, count=FEWER_REQUESTS)
     verify(exchanges, longest_s=LONGEST_S)
     assert any(one.text and author(one) not in ("alpha", "beta") for one in exchanges)
