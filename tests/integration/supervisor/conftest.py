@@ -108,9 +108,13 @@ class Supervisor:
         self.remember()
         return event["pid"], f"http://127.0.0.1:{event['port']}"
 
-    async def page(self, path: str) -> tuple[int, dict[str, Any]]:
+    async def page(self, path: str, token: str = "") -> tuple[int, dict[str, Any]]:
         url = (await self.event("health_page_opened"))["url"]
-        async with aiohttp.ClientSession() as http, http.get(url + path) as answer:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            aiohttp.ClientSession(headers=headers) as http,
+            http.get(url + path) as answer,
+        ):
             return answer.status, await answer.json()
 
     async def ended(self, within_s: float = 20.0) -> int:

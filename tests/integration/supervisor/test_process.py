@@ -141,7 +141,7 @@ async def test_an_engine_that_ignores_sigterm_is_killed_at_its_limit(start: Star
             await started.process.ended()
     started.process.stop(0.1)
     ending = await started.process.ended()
-    assert ending.reason == "engine was ended by SIGKILL: up"
+    assert ending.reason == "engine was ended by SIGKILL"
 
 
 async def test_a_frozen_engine_is_woken_to_end(start: Start) -> None:
@@ -280,12 +280,13 @@ async def test_a_command_that_the_kernel_refuses_is_hopeless(
     assert ending.reason == f"the command cannot be run: {reason}"
 
 
-async def test_the_last_words_are_part_of_the_reason(start: Start) -> None:
-    """Who reads the failure sees why."""
+async def test_the_last_words_are_kept_beside_the_reason(start: Start) -> None:
+    """Who reads the failure sees why; the mesh is told no word of the engine's own."""
     code = "import sys; print('loading'); sys.stderr.write('CUDA out of memory'); sys.exit(3)"
     started = await start([sys.executable, "-c", code])
     ending = await started.process.ended()
-    assert ending.reason == "engine exited with status 3: CUDA out of memory"
+    assert ending.reason == "engine exited with status 3"
+    assert started.process.lines.last == "CUDA out of memory"
 
 
 async def test_the_end_of_the_engine_is_told_before_that_of_its_children(start: Start) -> None:

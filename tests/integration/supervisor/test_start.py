@@ -64,16 +64,22 @@ class TestALife:
         assert left.ended_at_ms >= left.born_at_ms
         assert supervisor.alive() == []
 
-    async def test_the_health_page_tells_the_state(self, start: Start, witness: Witness) -> None:
-        """Ready only while requests are taken; the engine's last lines stand in the status."""
-        supervisor = await start(*FAKE, "--load-ms", "300")
+    async def test_the_health_page_tells_the_state(
+        self, start: Start, witness: Witness, tmp_path: Path
+    ) -> None:
+        """Ready only while requests are taken; with the token, what the engine wrote last."""
+        token = tmp_path / "token"
+        token.touch(0o600)
+        token.write_text("t0ken")
+        options = ("--set", f"health.token_file={token}")
+        supervisor = await start(*FAKE, "--load-ms", "300", options=options)
         status, page = await supervisor.page("/readyz")
         assert (status, page["ready"]) == (503, False)
         await witness.heard(Lifecycle.SERVING)
         await supervisor.event("session_announced")
         await until(lambda: supervisor.events("readiness_changed")[-1]["ready"], "readiness")
         assert (await supervisor.page("/readyz"))[0] == 200
-        _, page = await supervisor.page("/status")
+        _, page = await supervisor.page("/status", token="t0ken")
         assert page["lifecycle"] == "SERVING"
         assert page["models"] == ["tiny"]
         assert page["engine"]["state"] == "ready"
@@ -325,6 +331,15 @@ class TestTheOffer:
         first.process.kill()
         await first.ended()
         assert (await second.page("/readyz"))[0] == 200
+
+    async def test_without_a_token_the_page_holds_no_word_of_the_engine(
+        self, start: Start, witness: Witness
+    ) -> None:
+        """Loopback is shared by the users of a host, and an engine may print prompts."""
+        supervisor = await start(*FAKE)
+        await witness.heard(Lifecycle.SERVING)
+        _, page = await supervisor.page("/status")
+        assert page["log"] == []
 
     async def test_a_port_that_is_taken_is_named_with_a_remedy(
         self, start: Start, witness: Witness

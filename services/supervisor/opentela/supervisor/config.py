@@ -28,7 +28,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             shared by all users of a host.
         stop_s: From SIGTERM to SIGKILL. Slurm itself kills 30 s after its SIGTERM.
         hung_stop_s: The same for an engine that hangs: it will hardly listen.
-        tail_lines: Last lines of output that are kept for `/status` and failures.
+        tail_lines: Last lines of output that are kept for failures, and for `/status` if that
+            asks for a token: what an engine prints may be a prompt.
         log_file: Where the engine's output goes; empty is our own stdout.
     """
 

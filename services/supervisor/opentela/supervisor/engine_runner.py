@@ -84,6 +84,11 @@ class EngineRunner:
         """The last lines that the engine wrote, of this launch or the one before."""
         return list(self._process.lines.tail) if self._process else []
 
+    @property
+    def last_line(self) -> str:
+        """The last line that the engine wrote."""
+        return self._process.lines.last if self._process else ""
+
     def launch(self, number: int) -> None:
         """Start the command; `EngineSpawned` and, sooner or later, `EngineEnded` will be told."""
         self._stop_after_s = None

@@ -29,14 +29,14 @@ SPAWN_WITHIN_S: Final = 30.0
 """A guardian that has not started the command by then sits on a broken file system."""
 _GUARDIAN_LATE_S: Final = 5.0
 _POLL_S: Final = 0.05
-_LAST_LINE_CHARACTERS_MAX: Final = 400
 
 
 class Ending(NamedTuple):
     """How an engine ended.
 
     Attributes:
-        reason: For people, with the last line that it wrote.
+        reason: For people. It is told to the whole mesh, so it holds nothing that the engine
+            wrote: that may be a prompt.
         is_hopeless: The command cannot be run at all.
     """
 
@@ -172,7 +172,7 @@ class EngineProcess:
                 self._failed_with = int(rest)
             case "exited":
                 self._status = int(rest)
-                self._on_exit(self._how())
+                self._on_exit(_how(self._status))
             case "stuck":
                 self._stuck = f"processes that SIGKILL does not end: {rest}"
             case _:
@@ -191,12 +191,7 @@ class EngineProcess:
             return Ending(error.line(), is_hopeless=True)
         if self._stuck:
             return Ending(self._stuck, is_hopeless=True)
-        return Ending(self._how())
-
-    def _how(self) -> str:
-        how = "the engine's guardian was killed" if self._status is None else _how(self._status)
-        last = self.lines.last[:_LAST_LINE_CHARACTERS_MAX]
-        return f"{how}: {last}" if last else how
+        return Ending(_how(self._status))
 
 
 def reclaim() -> list[int]:
@@ -245,7 +240,9 @@ class _Output(asyncio.Protocol):
         self._on_end()
 
 
-def _how(status: int) -> str:
+def _how(status: int | None) -> str:
+    if status is None:
+        return "the engine's guardian was killed"
     if os.WIFSIGNALED(status):
         return f"engine was ended by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"engine exited with status {os.WEXITSTATUS(status)}"

@@ -54,7 +54,12 @@ async def serve(
     """
     machine = _machine(config, argv, place, walltime)
     caches_of_node = caches.variables(config.cache, os.environ)
-    shell = SupervisorShell(machine, clock=SystemClock(), on_ready=life.ready)
+    shell = SupervisorShell(
+        machine,
+        clock=SystemClock(),
+        on_ready=life.ready,
+        shows_output=bool(config.health.token_file),
+    )
     async with AsyncExitStack() as stack:
         await life.health.open(config.health)
         life.health.status = shell.status

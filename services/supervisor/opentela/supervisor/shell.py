@@ -46,6 +46,7 @@ log: Final = logs.get_logger()
 
 EVENTS_QUEUED_MAX: Final = 1024
 """Beyond this, probes and verdicts are dropped: registries repeat them; all else is rare."""
+_LAST_LINE_CHARACTERS_MAX: Final = 400
 END_WITHIN_S: Final = 2.0
 """When we are told to go at once; what is left then is the guardian's."""
 
@@ -62,8 +63,11 @@ class SupervisorShell:
         machine: For the status page.
     """
 
-    def __init__(self, machine: Machine, *, clock: Clock, on_ready: OnReady) -> None:
+    def __init__(
+        self, machine: Machine, *, clock: Clock, on_ready: OnReady, shows_output: bool
+    ) -> None:
         self.machine = machine
+        self._shows_output = shows_output
         self._clock = clock
         self._on_ready = on_ready
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -118,7 +122,11 @@ class SupervisorShell:
             for task in tuple(self._kept):
                 task.cancel()
         if self._failure:
-            raise EngineError(self._failure, remedy="the engine's output says more")
+            said = runner.last_line[:_LAST_LINE_CHARACTERS_MAX]
+            raise EngineError(
+                f"{self._failure}: {said}" if said else self._failure,
+                remedy="the engine's output says more" if said else "",
+            )
 
     def status(self) -> dict[str, Any]:
         """Return what `/status` tells."""
@@ -130,7 +138,8 @@ class SupervisorShell:
             pid=runner.pid,
             address=runner.http.address.shown,
             running=gateways.carried().running,
-            tail=runner.tail,
+            # What an engine prints may be a prompt: only whoever has the token may read it.
+            tail=runner.tail if self._shows_output else [],
         )
 
     async def _drive(self) -> None:
