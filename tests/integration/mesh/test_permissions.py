@@ -112,6 +112,7 @@ def sample(row: Row, role: Role, *, own: bool) -> str:
     return {
         "registries": root,
         "snapshot": root,
+        "relay": root,
         "usage": root,
         "gossip": f"{root}.{name}",
         "inbox": f"{root}.{name}.x.y",
