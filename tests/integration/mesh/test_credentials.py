@@ -148,6 +148,15 @@ async def test_revoking_reaches_a_hub_that_was_down_when_it_starts_from_the_fold
         await refused(access)
 
 
+async def test_whoever_pushes_what_is_no_account_is_told() -> None:
+    """A damaged folder does not pass for a revocation."""
+    async with TestMesh() as mesh:
+        sys = mesh.access(role="sys")
+        mesh.layout.write_account_jwt(mesh.layout.facts.account, "damaged")
+        with pytest.raises(MeshUnavailableError, match="did not take an account"):
+            await push.accounts(sys, mesh.layout)
+
+
 async def test_only_the_system_user_changes_accounts() -> None:
     """A user who may do everything in the mesh's account cannot push one."""
     async with TestMesh() as mesh:
