@@ -58,6 +58,15 @@ PARTITION: Final = Scenario(
 )
 
 
+def partition_of(count: int) -> Scenario:
+    """Return the same for *count* sessions; nobody need look at so many by name."""
+    sites = tuple(("north", "south")[number % 2] for number in range(count))
+    form = mesh(routers=("hub", "north", "south"), supervisors=sites)
+    return replace(
+        PARTITION, name=f"both-sides-of-{count}-serve-through-a-partition", form=fixed(form)
+    )
+
+
 # A half-open link --------------------------------------------------------------------------------
 
 
