@@ -21,6 +21,7 @@ from opentela.mesh.nats_bus import (
     OnState,
 )
 from opentela.mesh.nats_wire import NO_RESPONDERS, Message
+from opentela.mesh.seldom import Seldom
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 
@@ -75,6 +76,7 @@ class DataClient:
         self._watchers: list[Watcher] = []
         self._keeper: asyncio.Task[None] | None = None
         self._has_lost = asyncio.Event()
+        self._logs_denial = Seldom()
         self.state = BusState.DISCONNECTED
 
     async def __aenter__(self) -> Self:
@@ -209,7 +211,8 @@ class DataClient:
     def on_refusal(self, text: str) -> None:
         """Count and log what the server does not let us touch."""
         _denials.inc()
-        log.warning("mesh_permission_denied", name=self._name, reason=text)
+        if self._logs_denial.now():
+            log.warning("mesh_permission_denied", name=self._name, reason=text)
 
     def on_lost(self, connection: DataConnection, fault: Fault) -> None:
         """Let every stream know at once, then the keeper."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Self
 
 from opentela.supervisor.engine_http import EngineAddress
@@ -92,14 +93,18 @@ Script = Callable[[RawRequest], Awaitable[None]]
 class RawEngine:
     """Answers each request by a script; `requests` and `connections` are in order of arrival."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, socket: Path | None = None) -> None:
         self.script = script
+        self._socket = socket
         self.requests: list[RawRequest] = []
         self.connections: list[RawConnection] = []
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20)
+        if self._socket is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        else:
+            self._server = await asyncio.start_unix_server(self._serve, self._socket)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,6 +114,8 @@ class RawEngine:
     def address(self) -> EngineAddress:
         """Where it listens."""
         assert self._server is not None
+        if self._socket is not None:
+            return EngineAddress(socket=str(self._socket))
         return EngineAddress("127.0.0.1", self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -13,6 +13,7 @@ from opentela.core.errors import WireError
 from opentela.core.rng import Rng
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.nats_wire import Message
+from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
 from opentela.router.ports import StreamSink
 from opentela.stream.caller import Caller, CallerSettings, Request
@@ -154,6 +155,7 @@ class MeshLink:
         self._owed: list[tuple[str, bytes, str]] = []
         self._timer: StreamTimer[int] | None = None
         self._sid = 0
+        self._logs_rejection = Seldom()
 
     @property
     def in_flight(self) -> int:
@@ -257,17 +259,20 @@ class MeshLink:
         try:
             frame = frames.decode(message.payload)
         except WireError as error:
-            _strange.inc()
-            log.warning("frame_rejected", subject=message.subject, error=str(error))
+            self._reject(message, str(error))
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
             _late.inc()
         elif stream.answers != message.subject:
-            _strange.inc()
-            log.warning("frame_rejected", subject=message.subject, error="not who was asked")
+            self._reject(message, "not who was asked")
         else:
             stream.step(frame)
+
+    def _reject(self, message: Message, error: str) -> None:
+        _strange.inc()
+        if self._logs_rejection.now():
+            log.warning("frame_rejected", subject=message.subject, error=error)
 
     def _on_no_responders(self, message: Message) -> None:
         try:

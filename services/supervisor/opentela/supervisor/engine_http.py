@@ -149,6 +149,7 @@ class Exchange:
     __slots__ = (
         "_early",
         "_is_over",
+        "_is_paused",
         "connection",
         "dialling",
         "engine",
@@ -170,6 +171,7 @@ class Exchange:
         self.is_sent = not request.more
         self._early: list[tuple[bytes, bool]] = []
         self._is_over = False
+        self._is_paused = False
 
     def write(self, data: bytes, *, more: bool) -> None:
         """Send a further part of the body."""
@@ -183,11 +185,13 @@ class Exchange:
 
     def pause(self) -> None:
         """Read no more of the answer until told; what one read holds still comes."""
+        self._is_paused = True
         if self.connection is not None and not self._is_over:
             self.connection.pause()
 
     def resume(self) -> None:
         """Read the answer again."""
+        self._is_paused = False
         if self.connection is not None and not self._is_over:
             self.connection.resume()
 
@@ -211,6 +215,8 @@ class Exchange:
         self.connection = connection
         request = self.request
         connection.begin(self, self.head + self._framed(request.body, more=request.more))
+        if self._is_paused:
+            connection.pause()
         self.listener.on_connected()
         if request.more:
             connection.write_body(b"", len(request.body))

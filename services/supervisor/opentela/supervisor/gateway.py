@@ -12,6 +12,7 @@ import msgspec
 from opentela.core.errors import WireError
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.nats_wire import Message
+from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import TICK, BreakOff, CarrierLost
@@ -88,6 +89,7 @@ class Gateway:
         self._timer: StreamTimer[Key] | None = None
         self._sid = 0
         self._refusal = ""
+        self._logs_rejection = Seldom()
         self._on_idle: asyncio.Event | None = None
 
     @property
@@ -139,7 +141,8 @@ class Gateway:
             answers = self._answers.get(asker) or self._learn(asker, message.reply)
         except WireError as error:
             _rejected.inc()
-            log.warning("frame_rejected", session=self._path.session, error=str(error))
+            if self._logs_rejection.now():
+                log.warning("frame_rejected", session=self._path.session, error=str(error))
             return
         key = (asker, frame.stream)
         stream = self._streams.get(key)
