@@ -19,7 +19,7 @@ from opentela.core.record import (
 )
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.wire.control import (
     CONTROL_BYTES_MAX,
@@ -107,7 +107,7 @@ def test_equal_hashes_are_equal_records(a: SessionRecord, b: SessionRecord) -> N
 
 def filled(batch: list[SessionRecord]) -> SessionMap:
     """Return a map that was told *batch*, one by one."""
-    held = SessionMap(verify)
+    held = SessionMap(vouch())
     for record in batch:
         held.apply([record], wall=WALL, source="test")
     return held
@@ -130,7 +130,7 @@ def test_any_order_and_repetition_of_deltas_ends_in_one_map(
 @given(many)
 def test_what_a_map_holds_is_the_join_of_what_it_was_told(batch: list[SessionRecord]) -> None:
     """And each report of a change is the change."""
-    held = SessionMap(verify)
+    held = SessionMap(vouch())
     told: dict[str, SessionRecord] = {}
     for record in batch:
         applied = held.apply([record], wall=WALL, source="test")
@@ -227,7 +227,7 @@ def test_large_maps_are_compared_by_small_messages(
 
 def test_pages_carry_a_whole_map() -> None:
     """Which is how a view begins."""
-    held, copy = filled(CROWD), SessionMap(verify)
+    held, copy = filled(CROWD), SessionMap(vouch())
     ask: PageAsk | None = PageAsk()
     while ask is not None:
         page = exchange.page(held, "r", ask)
@@ -240,7 +240,7 @@ def test_pages_carry_a_whole_map() -> None:
 def test_the_messages_of_an_exchange_are_those_of_the_wire() -> None:
     """A registry sends nothing else to another."""
     held = filled(CROWD[:3])
-    repair = exchange.answer(held, "b", exchange.opening(SessionMap(verify), "a"))
+    repair = exchange.answer(held, "b", exchange.opening(SessionMap(vouch()), "a"))
     assert isinstance(repair, Repair)
     wanted = exchange.wanted(held, "b", list(held.records))
     assert [type(one) for one in wanted] == [Records]

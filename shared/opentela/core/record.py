@@ -6,7 +6,7 @@ deltas ends in the same record everywhere:
 ==============  =========================  ==========================================
 part            join                       written by
 ==============  =========================  ==========================================
-claim           greater incarnation        the owner alone, signed with its NKey
+claim           greater incarnation        the owner alone, signed with its key
 lifecycle       the greater                the owner's claims; registries (only `LEFT`)
 end             the later                  whoever said `DOWN` or `LEFT`
 witnesses       union, per incarnation     registries, one name each
@@ -86,6 +86,20 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
+class Warrant(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What the mesh says of a provider's key; `core/warrant.py` checks it.
+
+    Attributes:
+        site: The only site whose sessions it may claim; empty when any.
+        expires_at: Unix seconds; what is born later is not claimed with it. 0 for never.
+        signature: Of the mesh's signing key, over this, the key and its provider.
+    """
+
+    site: str = ""
+    expires_at: int = 0
+    signature: bytes = b""
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner says of its session; unknown fields of newer owners are kept, unread.
 
@@ -94,6 +108,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         incarnation: Raised by the owner with every change; 1 at birth.
         ended_at_ms: Unix milliseconds of going `DOWN` or `LEFT`; 0 before.
         reason: Why it is `DRAINING`, `DOWN` or `LEFT`, for people.
+        warrant: The mesh's word that `key` is this provider's.
     """
 
     session: SessionId
@@ -108,6 +123,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     offer: Offer = Offer()
     ended_at_ms: int = 0
     reason: str = ""
+    warrant: Warrant = Warrant()
 
 
 class SignedClaim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -34,8 +34,8 @@ from opentela.core.record import (
     read_claim,
 )
 
-Verify: TypeAlias = Callable[[str, bytes, bytes], bool]
-"""Whether the holder of a public key signed these bytes: key, body, signature."""
+Verify: TypeAlias = Callable[[Claim, SignedClaim], str]
+"""Why a claim is not its provider's word, or nothing: `core.warrant.Authority`."""
 
 RECORDS_MAX: Final = 200_000
 """Records held, tombstones included; some 2 KB each. Newcomers beyond it are refused."""
@@ -56,7 +56,7 @@ class Reason(StrEnum):
 
     OVERSIZED = "oversized"  # the claim is larger than CLAIM_BYTES_MAX
     MALFORMED = "malformed"  # not a claim, or parts that no peer of ours writes
-    FORGED = "forged"  # the signature or the session id does not belong to the key
+    FORGED = "forged"  # signature, session id or provider do not belong to the key
     FOREIGN = "foreign"  # it came over another session's subject
     FUTURE = "future"  # its times lie further ahead than clocks may differ
     FORGOTTEN = "forgotten"  # it ended so long ago that its tombstone is gone
@@ -202,10 +202,9 @@ class SessionMap:
             return refusal
         # What is held was verified: a repeated claim costs no signature.
         is_known = mine is not None and mine.signed == theirs.signed
-        if not is_known and not self._verify(
-            claim.key, record.signed.body, record.signed.signature
-        ):
-            return Rejection(Reason.FORGED, "the signature is not its owner's", record, session)
+        fault = "" if is_known else self._verify(claim, record.signed)
+        if fault:
+            return Rejection(Reason.FORGED, fault, record, session)
         joined = theirs if mine is None else merge(mine, theirs)
         if joined is mine:
             return None

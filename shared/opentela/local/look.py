@@ -16,7 +16,7 @@ from opentela.core.errors import MeshUnavailableError, UnavailableError
 from opentela.core.record import SessionRecord
 from opentela.local import history, rows, tables
 from opentela.local.home import Home, State
-from opentela.mesh import access, identity, nats_bus
+from opentela.mesh import access, nats_bus, warrants
 from opentela.mesh.bus import Bus, Message
 from opentela.service import Lifecycle
 from opentela.telemetry import health
@@ -81,7 +81,9 @@ async def into(path: Path, clock: Clock, *, name: str) -> AsyncIterator[Mesh]:
     mine = access.read(path)
     bus = await nats_bus.connect(mine, name=name, timeout_s=CONNECT_TIMEOUT_S)
     try:
-        async with View.open(bus, verify=identity.verify, name=mine.name, clock=clock) as view:
+        async with View.open(
+            bus, verify=warrants.authority(mine), name=mine.name, clock=clock, relays=False
+        ) as view:
             try:
                 async with asyncio.timeout(CATCH_UP_TIMEOUT_S):
                     await view.wait_caught_up()

@@ -45,8 +45,8 @@ class Server(NamedTuple):
         return f"{self.scheme}://{host}:{self.port}"
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """What an access file holds.
+class Access(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What an access file holds; what a newer version adds to it is not read.
 
     Attributes:
         name: Who this is: one token, unique in the mesh; a provider's is the provider.
@@ -56,6 +56,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         servers: URLs to dial, any of which will do: `nats`, `tls`, `ws` or `wss`.
         ca: PEM of who signed the servers' certificates; empty for the system's authorities.
         credentials: The user JWT and its seed, in NATS's own file format.
+        warrant: The mesh's word that this key is the provider's; goes into every claim.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     provider: str = ""
     site: str = ""
     ca: str = ""
+    warrant: str = ""
 
     def __repr__(self) -> str:
         return f"Access({self.name!r}, role={self.role!r}, servers={self.servers!r})"

@@ -12,7 +12,7 @@ import msgspec
 from opentela.core import ids
 from opentela.core.errors import ConfigError
 from opentela.mesh import access as accesses
-from opentela.mesh import jwt, permissions
+from opentela.mesh import jwt, permissions, warrants
 from opentela.mesh.access import Access
 from opentela.mesh.identity import Identity
 from opentela.mesh.layout import Admission, MeshLayout
@@ -97,7 +97,16 @@ def invite(
     with layout.locked():
         credentials = admit(layout, admission, permissions.of(member))
     access = _access(layout, "provider", provider, servers, credentials)
-    return msgspec.structs.replace(access, provider=provider, site=site)
+    warrant = warrants.issue(
+        layout.identity("signing"),
+        access.identity.key,
+        provider=provider,
+        site=site,
+        expires_at=int(expires_at),
+    )
+    return msgspec.structs.replace(
+        access, provider=provider, site=site, warrant=warrants.written(warrant)
+    )
 
 
 def revoke(
@@ -141,7 +150,7 @@ def renew_accounts(layout: MeshLayout, *, now: float) -> None:
         revoked = {
             one.key: one.revoked_at
             for one in layout.admissions
-            if one.revoked_at and one.is_system == is_system
+            if one.revoked_at and one.is_system == is_system and not _is_over(one, now)
         }
         issued = jwt.account(
             operator, key, name=name, signing_keys=signing_keys, revoked=revoked, now=now
@@ -176,6 +185,11 @@ def admit(layout: MeshLayout, admission: Admission, allowed: Permissions) -> str
     admitted = msgspec.structs.replace(admission, key=identity.key)
     layout.write_admissions((*layout.admissions, admitted))
     return accesses.credentials(issued, identity)
+
+
+def _is_over(admission: Admission, now: float) -> bool:
+    # What has expired is refused anyhow; an account must not grow with every job of a year.
+    return 0 < admission.expires_at < now
 
 
 def _access(

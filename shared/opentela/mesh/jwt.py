@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from opentela.core.errors import CredentialError
 from opentela.mesh.identity import Identity, Kind, is_public
 from opentela.mesh.permissions import Permissions
 
@@ -118,6 +119,21 @@ def user(
     if expires_at:
         claims["exp"] = int(expires_at)
     return _signed(claims, signer, now=now)
+
+
+def issuer(text: str) -> str:
+    """Return the public key that signed a JWT; whether it did is for servers to check.
+
+    Raises:
+        CredentialError: It is no JWT.
+    """
+    try:
+        _, body, _ = text.split(".")
+        return str(
+            msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["iss"]
+        )
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        raise CredentialError("the credentials hold a damaged JWT") from error
 
 
 def _allowed(patterns: Sequence[str]) -> dict[str, list[str]]:

@@ -89,6 +89,8 @@ TABLE: Final = (
     Row("registries", {Role.REGISTRY: _ALL}, {Role.REGISTRY: _ALL}),
     Row("gossip", {Role.REGISTRY: _ALL}, {Role.REGISTRY: _OWN}),
     Row("snapshot", {Role.REGISTRY: _ALL, **_MAPPERS}, {Role.REGISTRY: _ALL}),
+    # A tool only looks: it adds nothing to what registries hold.
+    Row("relay", {Role.ROUTER: _ALL, Role.PLACER: _ALL}, {Role.REGISTRY: _ALL}),
     # Answers to a role's own requests, which only registries get.
     Row(
         "inbox",
@@ -106,7 +108,7 @@ TABLE: Final = (
     Row("usage", {Role.ROUTER: _ALL}, {}),
 )
 
-_SINGLE: Final = frozenset({"snapshot", "registries", "usage"})
+_SINGLE: Final = frozenset({"snapshot", "relay", "registries", "usage"})
 _DEEP: Final = frozenset({"inbox", "reply"})
 
 _CLAIMS: Final = "$SYS.REQ.ACCOUNT.*.CLAIMS"

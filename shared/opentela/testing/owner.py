@@ -1,6 +1,6 @@
 """Owners of sessions, as tests of whoever hears them need them."""
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -15,21 +15,11 @@ from opentela.core.record import (
     SessionRecord,
     SignedClaim,
 )
+from opentela.testing.sim import keys
 from opentela.wire.subjects import SessionPath
 
 BORN_AT_MS: Final = 1_800_000_000_000
 """A birth that any test may use; its wall clock then starts at `BORN_AT_MS / 1000`."""
-
-
-class Signer(Protocol):
-    """Who holds a key: `mesh.identity.Identity`, or the quick fake of the simulator."""
-
-    @property
-    def key(self) -> str:
-        """The public key as text."""
-
-    def sign(self, body: bytes) -> bytes:
-        """Return the signature of *body*."""
 
 
 class Owner:
@@ -42,7 +32,7 @@ class Owner:
 
     def __init__(
         self,
-        signer: Signer,
+        signer: keys.Signer,
         *,
         provider: str = "p",
         site: str = "s",
@@ -63,6 +53,7 @@ class Owner:
             incarnation=1,
             lifecycle=Lifecycle.SERVING,
             offer=Offer(models=tuple(ModelOffer(name=model) for model in models)),
+            warrant=keys.warrant(signer.key, provider),
         )
         self.signed = self._sign()
 
@@ -83,6 +74,12 @@ class Owner:
         self.claim = msgspec.structs.replace(self.claim, **changes)
         self.signed = self._sign()
         return self.signed
+
+    def be_warranted(self, issuer: keys.Signer) -> None:
+        """Have *issuer*, whom a real mesh trusts, vouch for the key; claim the same again."""
+        warrant = keys.warrant(self.claim.key, self.claim.provider, issuer=issuer)
+        self.claim = msgspec.structs.replace(self.claim, warrant=warrant)
+        self.signed = self._sign()
 
     def _sign(self) -> SignedClaim:
         body = CLAIM_ENCODER.encode(self.claim)

@@ -83,7 +83,7 @@ class AskRegistry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TellRegistry(msgspec.Struct, frozen=True, kw_only=True):
-    """Publish *records* on the snapshot subject: a registry wants them; no answer comes."""
+    """Publish *records* on the relay subject: a registry wants them; no answer comes."""
 
     records: Records
 
@@ -113,7 +113,10 @@ class ViewMachine:
         stale_since: Monotonic time since which no registry has answered; None while one does.
     """
 
-    def __init__(self, *, name: str, verify: Verify, rng: Rng, config: ViewConfig) -> None:
+    def __init__(
+        self, *, name: str, verify: Verify, rng: Rng, config: ViewConfig, relays: bool = True
+    ) -> None:
+        self._relays = relays
         self._name = name
         self._rng = rng
         self._config = config
@@ -173,8 +176,9 @@ class ViewMachine:
             case Repair():
                 self.held.forget(answer.cut_ms)
                 self._waiting.extend(exchange.asks(self.held, self._name, answer))
-                wanted = exchange.wanted(self.held, self._name, answer.wanted)
-                actions += [TellRegistry(records=records) for records in wanted]
+                wanted = answer.wanted if self._relays else ()
+                for records in exchange.wanted(self.held, self._name, wanted):
+                    actions.append(TellRegistry(records=records))
         return actions + self._converse(now)
 
     def _on_page(self, page: Page) -> None:

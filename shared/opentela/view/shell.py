@@ -34,14 +34,21 @@ class View:
     """The sessions of the mesh, kept up to date while the context of `open` lasts."""
 
     def __init__(
-        self, bus: Bus, *, verify: Verify, name: str, config: ViewConfig, clock: Clock
+        self,
+        bus: Bus,
+        *,
+        verify: Verify,
+        name: str,
+        config: ViewConfig,
+        clock: Clock,
+        relays: bool = True,
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._timeout_s = config.ask_timeout_s
         # Only spreads rounds in time: nothing here is secret.
         rng = random.Random()  # noqa: S311
-        self._machine = ViewMachine(name=name, verify=verify, rng=rng, config=config)
+        self._machine = ViewMachine(name=name, verify=verify, rng=rng, config=config, relays=relays)
         self._refusals = Refusals()
         self._listeners: list[OnChange] = []
         self._tasks = Tasks()
@@ -59,14 +66,25 @@ class View:
         name: str,
         config: ViewConfig | None = None,
         clock: Clock | None = None,
+        relays: bool = True,
     ) -> AsyncIterator["View"]:
-        """Follow the mesh over *bus*; *name* is what registries see of the asker."""
+        """Follow the mesh over *bus*.
+
+        Args:
+            bus: How the mesh is reached.
+            verify: Tells claims from lies.
+            name: What registries see of the asker.
+            config: How to keep up.
+            clock: The system's unless given.
+            relays: Whether to tell registries what they have forgotten; a tool may not.
+        """
         view = cls(
             bus,
             verify=verify,
             name=name,
             config=config or ViewConfig(),
             clock=clock or SystemClock(),
+            relays=relays,
         )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(view._tasks)
@@ -168,7 +186,7 @@ class View:
     async def _tell(self, action: TellRegistry) -> None:
         # Lost with the mesh, it is wanted again by the next answer.
         with suppress(MeshUnavailableError):
-            await self._bus.publish(subjects.SNAPSHOT, control.encode(action.records))
+            await self._bus.publish(subjects.RELAY, control.encode(action.records))
 
     async def _ask(self, action: AskRegistry) -> None:
         event: Event = machine.AskFailed(number=action.number)

@@ -150,7 +150,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, tag="repair", tag_field=
 class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_field="kind"):
     """Records sent because the other side wants them; needs no answer.
 
-    From a view, on the snapshot subject, registries take only what owners have signed.
+    `otela.v1.gossip.<registry>` between registries. On `otela.v1.relay`, from routers and placers,
+    registries take only what owners have signed.
     """
 
     sender: str
@@ -163,7 +164,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_fi
     registry: str
 
 
-SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves | Records
+SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves
 SnapshotAnswer: TypeAlias = Page | Repair
 Gossip: TypeAlias = DigestAsk | Leaves | Repair | Records
 
@@ -206,5 +207,6 @@ read_snapshot_ask: Final = Reader[SnapshotAsk](SnapshotAsk)
 read_snapshot_answer: Final = Reader[SnapshotAnswer](SnapshotAnswer)
 read_page: Final = Reader[Page](Page)
 read_repair: Final = Reader[Repair](Repair)
+read_relay: Final = Reader[Records](Records)
 read_presence: Final = Reader[Presence](Presence)
 read_gossip: Final = Reader[Gossip](Gossip)

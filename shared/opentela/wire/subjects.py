@@ -11,7 +11,10 @@ from opentela.core.ids import ProviderId, SessionId, SiteId
 
 ROOT: Final = "otela.v1"
 SNAPSHOT: Final = f"{ROOT}.snapshot"
+RELAY: Final = f"{ROOT}.relay"
+"""Where routers and placers tell a registry what they hold and no registry does any more."""
 SNAPSHOT_QUEUE: Final = "registries"
+"""One registry answers each question, and hears each relay."""
 REGISTRIES: Final = f"{ROOT}.registries"
 """Where registries tell each other that they are there: only they publish and subscribe."""
 USAGE: Final = f"{ROOT}.usage"

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from opentela.core.record import Lifecycle
-from opentela.mesh import access, identity
+from opentela.mesh import access, warrants
 from opentela.mesh.bus import Bus
 from opentela.mesh.identity import Identity
 from opentela.registry.config import LOCAL
@@ -34,6 +34,7 @@ class Looked:
 
     async def say(self, owner: Owner) -> None:
         """Publish a claim and return once the registry has it."""
+        owner.be_warranted(self.mesh.layout.identity("signing"))
         delta = control.encode(control.Delta(signed=owner.signed))
 
         async def is_held() -> bool:
@@ -74,7 +75,7 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
         async with RegistryShell.open(
             bus,
             name="registry1",
-            verify=identity.verify,
+            verify=warrants.authority(mesh.access(role="registry")),
             config=LOCAL,
             on_ready=on_ready,
         ) as registry:

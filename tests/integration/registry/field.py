@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from opentela.core.record import is_routable, is_suspected
-from opentela.mesh import nats_bus
+from opentela.mesh import nats_bus, warrants
 from opentela.mesh.bus import Bus
-from opentela.mesh.identity import Identity, verify
+from opentela.mesh.identity import Identity
 from opentela.mesh.nats_bus import BusState
 from opentela.registry.config import (
     DetectorConfig,
@@ -67,7 +67,11 @@ class Field:
         async with (
             await nats_bus.connect(access, name=name, on_state=on_state) as bus,
             RegistryShell.open(
-                bus, name=name, verify=verify, config=config, on_ready=on_ready
+                bus,
+                name=name,
+                verify=warrants.authority(access),
+                config=config,
+                on_ready=on_ready,
             ) as shell,
         ):
             shells.append(shell)
@@ -78,8 +82,11 @@ class Field:
     async def view(self, name: str = "router1", *, at: str = HUB) -> AsyncIterator[View]:
         """Hold a view as a router does."""
         bus = await self.mesh.bus(role="router", name=name, at=at)
+        access = self.mesh.access(role="router", name=name, at=at)
         config = ViewConfig(repair_s=0.5)
-        async with View.open(bus, verify=verify, name=name, config=config) as view:
+        async with View.open(
+            bus, verify=warrants.authority(access), name=name, config=config
+        ) as view:
             yield view
 
     async def provider(self, name: str = "p", *, at: str = HUB) -> Bus:
@@ -90,8 +97,9 @@ class Field:
     async def session(
         self, owner: Owner, *, at: str = HUB, every_s: float = BEAT_EVERY_S, announce: bool = True
     ) -> AsyncIterator[FakeSession]:
-        """Run a session on a bus of its own."""
+        """Run a session, warranted, on a bus of its own."""
         bus = await self.provider(owner.claim.provider, at=at)
+        owner.be_warranted(self.mesh.layout.identity("signing"))
         async with FakeSession.open(bus, owner, every_s=every_s, announce=announce) as session:
             yield session
 

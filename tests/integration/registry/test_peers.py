@@ -130,6 +130,7 @@ async def test_a_map_of_thousands_reaches_a_view_in_pages(field: Field) -> None:
     bus = await field.provider()
     async with field.registry() as registry:
         for owner in owners:
+            owner.be_warranted(field.mesh.layout.identity("signing"))
             await bus.publish(
                 subjects.delta(owner.path), control.encode(Delta(signed=owner.signed))
             )

@@ -8,6 +8,7 @@ import pytest
 from opentela.core import session_map as maps
 from opentela.core.record import (
     CLAIM_BYTES_MAX,
+    Claim,
     Lifecycle,
     SessionRecord,
     SignedClaim,
@@ -24,7 +25,7 @@ from opentela.core.session_map import (
     record_bytes,
 )
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.wire.subjects import SessionPath
 
 WALL = BORN_AT_MS / 1000
@@ -47,7 +48,7 @@ def owner() -> Owner:
 
 @pytest.fixture
 def held() -> SessionMap:
-    return SessionMap(verify)
+    return SessionMap(vouch())
 
 
 def admit(held: SessionMap, owner: Owner) -> Applied:
@@ -76,9 +77,9 @@ def test_what_is_known_changes_nothing_and_verifies_nothing(owner: Owner) -> Non
     """A claim that is heard again and again costs no signature."""
     verified: list[str] = []
 
-    def counting(key: str, body: bytes, signature: bytes) -> bool:
-        verified.append(key)
-        return verify(key, body, signature)
+    def counting(claim: Claim, signed: SignedClaim) -> str:
+        verified.append(claim.key)
+        return vouch()(claim, signed)
 
     held = SessionMap(counting)
     for _ in range(3):
@@ -172,7 +173,7 @@ def test_an_owner_ahead_of_time_is_refused_but_not_a_registry(held: SessionMap) 
 def test_a_full_map_refuses_newcomers_only(owner: Owner) -> None:
     """Memory is bounded; what is held goes on."""
     other = owners(2)[1]
-    held = SessionMap(verify, records_max=1)
+    held = SessionMap(vouch(), records_max=1)
     admit(held, owner)
     assert reasons(admit(held, other)) == [Reason.FULL]
     owner.say(Lifecycle.DRAINING)

@@ -14,16 +14,16 @@ EXPECTED = {
     "registry": (
         Member(role=Role.REGISTRY, name="r1"),
         "probe.> verdict.> registries gossip.> snapshot inbox.> events.>",
-        "delta.> beat.> verdict.> registries gossip.r1 snapshot inbox.r1.> reply.r1.>",
+        "delta.> beat.> verdict.> registries gossip.r1 snapshot relay inbox.r1.> reply.r1.>",
     ),
     "router": (
         ROUTER,
-        "snapshot data.> usage",
+        "snapshot relay data.> usage",
         "delta.> verdict.> inbox.edge.> events.> reply.edge.>",
     ),
     "placer": (
         Member(role=Role.PLACER, name="pl"),
-        "snapshot command.>",
+        "snapshot relay command.>",
         "delta.> verdict.> inbox.pl.> events.> reply.pl.>",
     ),
     "tool": (

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from opentela.core.errors import ConfigError, CredentialError
-from opentela.mesh import jwt_reader, setup, tls
+from opentela.mesh import admission, jwt_reader, setup, tls
 from opentela.mesh.layout import MeshLayout
 from opentela.mesh.listeners import Listeners
 from opentela.mesh.setup import LeafOptions
@@ -155,6 +155,17 @@ def test_revocations_stand_in_the_account_that_the_user_belongs_to(plain: MeshLa
     )
     assert (len(mesh), len(system)) == (2, 1)
     assert [one.role for one in setup.revoke(plain, name="x", now=NOW + 2)] == ["router"]
+
+
+def test_a_revocation_is_forgotten_when_it_has_expired_anyhow(plain: MeshLayout) -> None:
+    """An account stays small however many jobs come and go."""
+    setup.invite(plain, provider="p", now=NOW, expires_at=NOW + 100)
+    setup.invite(plain, provider="p", now=NOW)
+    setup.revoke(plain, provider="p", now=NOW + 1)
+    account = plain.facts.account
+    assert len(jwt_reader.claims(plain.account_jwt(account))["nats"]["revocations"]) == 2
+    admission.renew_accounts(plain, now=NOW + 101)
+    assert len(jwt_reader.claims(plain.account_jwt(account))["nats"]["revocations"]) == 1
 
 
 def test_a_name_belongs_to_one_role(plain: MeshLayout) -> None:

@@ -13,7 +13,7 @@ from opentela.registry import letters
 from opentela.registry import messages as m
 from opentela.registry.letters import Letter, Published
 from opentela.testing.owner import Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.wire import control, events, subjects
 from opentela.wire.control import (
@@ -24,6 +24,7 @@ from opentela.wire.control import (
     Presence,
     Probe,
     ProbeReply,
+    Records,
     Verdict,
 )
 from opentela.wire.events import LifecycleEvent
@@ -31,7 +32,7 @@ from opentela.wire.events import LifecycleEvent
 NAME, INSTANCE = "registry1", "0123"
 OWNER = Owner(FakeIdentity(random.Random(1)))
 PATH = OWNER.path
-DIGEST = exchange.opening(SessionMap(verify), "registry1")
+DIGEST = exchange.opening(SessionMap(vouch()), "registry1")
 VERDICT = Verdict(registry=NAME, session=PATH.session, suspected=1)
 EVENT = LifecycleEvent(
     id="x.1.LEFT",
@@ -142,7 +143,13 @@ def test_a_message_is_one_event(kind: str, subject: str, payload: bytes, expecte
 def test_a_question_keeps_where_its_answer_goes() -> None:
     """The reply subject comes with it."""
     message = Message(subjects.SNAPSHOT, control.encode(PageAsk()), "inbox.7")
-    assert letters.SNAPSHOTS.read(message) == m.SnapshotAsked(ask=PageAsk(), reply="inbox.7")
+    questions, relays = letters.SERVED
+    assert questions.read(message) == m.SnapshotAsked(ask=PageAsk(), reply="inbox.7")
+    records = Records(sender="router1", records=(OWNER.record,))
+    message = Message(subjects.RELAY, control.encode(records))
+    assert relays.read(message) == m.Relayed(records=records)
+    with pytest.raises(WireError):
+        questions.read(message)
 
 
 def test_a_page_is_read() -> None:

@@ -125,7 +125,7 @@ def test_views_are_answered(registry: Driven, owner: Owner) -> None:
 def test_what_a_view_remembers_is_taken_for_a_claim(registry: Driven, owner: Owner) -> None:
     """All registries may have forgotten a session that died meanwhile; somebody must look."""
     records = Records(sender="router", records=(owner.record,))
-    actions = registry.step(3.2, m.SnapshotAsked(ask=records, reply=""))
+    actions = registry.step(3.2, m.Relayed(records=records))
     assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["SERVING"]
 
 

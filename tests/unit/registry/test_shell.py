@@ -14,7 +14,7 @@ from opentela.telemetry import metrics
 from opentela.testing.fake_session import FakeSession
 from opentela.testing.memory_bus import MemoryMesh
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.testing.virtual_loop import elapse, virtual_time
 from opentela.view.shell import View
 from opentela.wire import control, events, subjects
@@ -46,7 +46,7 @@ class Mesh:
         async with RegistryShell.open(
             self.memory.bus(name),
             name=name,
-            verify=verify,
+            verify=vouch(),
             config=config,
             on_ready=lambda flag, reason: self.ready.append((flag, reason)),
             clock=LoopClock(),
@@ -56,7 +56,7 @@ class Mesh:
     @asynccontextmanager
     async def view(self) -> AsyncIterator[View]:
         bus = self.memory.bus("router1")
-        async with View.open(bus, verify=verify, name="router1", clock=LoopClock()) as view:
+        async with View.open(bus, verify=vouch(), name="router1", clock=LoopClock()) as view:
             yield view
 
     async def listen(self) -> None:

@@ -12,7 +12,7 @@ from opentela.core.session_map import SessionMap
 from opentela.registry import state
 from opentela.registry.state import State
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_map_is_read_back_as_it_was_written(path: Path) -> None:
     """With what it has forgotten, and for its owner alone."""
     owner = Owner(FakeIdentity(random.Random(1)))
-    held = SessionMap(verify)
+    held = SessionMap(vouch())
     held.apply([owner.record], wall=BORN_AT_MS / 1000, source="test")
     held.adopt_horizon(cut_ms=5, horizon_ms=7)
     state.write(path, state.state_of(held))

@@ -10,7 +10,7 @@ from opentela.core.ids import SessionId, SiteId
 from opentela.core.record import Lifecycle, SessionRecord
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.wire.control import DigestAsk, Leaves, Page, PageAsk, Repair, Verdict
 
@@ -23,7 +23,7 @@ def crowd(count: int) -> list[Owner]:
 
 
 def holding(*owners: Owner) -> SessionMap:
-    held = SessionMap(verify)
+    held = SessionMap(vouch())
     held.apply([owner.record for owner in owners], wall=WALL, source="test")
     return held
 
@@ -65,7 +65,7 @@ def test_a_full_bucket_is_descended_into_from_either_side(
     """Neither end names more sessions than fit."""
     monkeypatch.setattr(exchange, "LEAVES_MAX", 2)
     owners = crowd(40)
-    full, empty = holding(*owners), SessionMap(verify)
+    full, empty = holding(*owners), SessionMap(vouch())
     asks = exchange.asks(full, "a", Repair(registry="b", descend=(b"",)))
     assert [type(ask) for ask in asks] == [DigestAsk]
     repair = exchange.answer(full, "b", Leaves(asker="a"))
@@ -82,7 +82,7 @@ def test_hashes_of_sessions_elsewhere_are_passed_over() -> None:
     owner = crowd(1)[0]
     place = bytes((path_of(owner.claim.session)[0] ^ 1,))
     ask = Leaves(asker="a", prefix=place, hashes={owner.claim.session: 1})
-    assert exchange.answer(SessionMap(verify), "b", ask) == Repair(registry="b")
+    assert exchange.answer(SessionMap(vouch()), "b", ask) == Repair(registry="b")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_hashes_of_sessions_elsewhere_are_passed_over() -> None:
 def test_an_impossible_question_is_refused(ask: DigestAsk | Leaves) -> None:
     """Peers may send anything."""
     with pytest.raises(WireError):
-        exchange.answer(SessionMap(verify), "b", ask)
+        exchange.answer(SessionMap(vouch()), "b", ask)
 
 
 def test_records_are_sent_in_as_many_messages_as_they_need(
@@ -149,7 +149,7 @@ def test_a_verdict_is_about_the_session_of_its_subject() -> None:
         witnesses_of=1,
         witnesses=("r",),
     )
-    assert exchange.judged(SessionMap(verify), owner.path, verdict) is None
+    assert exchange.judged(SessionMap(vouch()), owner.path, verdict) is None
     elsewhere = owner.path._replace(site=SiteId("other"))
     assert exchange.judged(held, elsewhere, verdict) is None
     other = owner.path._replace(session=SessionId("other"))

@@ -8,7 +8,7 @@ from opentela.core.ids import SiteId
 from opentela.core.record import Lifecycle, SessionRecord, SignedClaim, is_suspected
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.view import machine as machines
 from opentela.view.config import ViewConfig
@@ -64,7 +64,7 @@ class Registry:
     """Answers as a registry does that holds what it was told."""
 
     def __init__(self, *owners: Owner) -> None:
-        self.held = SessionMap(verify)
+        self.held = SessionMap(vouch())
         self.tell(*(owner.record for owner in owners))
 
     def tell(self, *records: SessionRecord) -> None:
@@ -83,7 +83,7 @@ class Registry:
 
 @pytest.fixture
 def view() -> ViewMachine:
-    return ViewMachine(name="router", verify=verify, rng=Evenly(), config=CONFIG)
+    return ViewMachine(name="router", verify=vouch(), rng=Evenly(), config=CONFIG)
 
 
 def step(view: ViewMachine, now: float, event: Event) -> list[Action]:
@@ -222,6 +222,16 @@ def test_what_all_registries_forgot_they_are_told(booted: ViewMachine) -> None:
     step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
     records = Records(sender="router", records=(owner.record,))
     assert converse(booted, Registry(), 2.0, Tick()) == [TellRegistry(records=records)]
+
+
+def test_one_that_may_not_relay_tells_registries_nothing() -> None:
+    """A tool looks, and adds nothing to what registries hold."""
+    owner = crowd(1)[0]
+    tool = ViewMachine(name="tool", verify=vouch(), rng=Evenly(), config=CONFIG, relays=False)
+    converse(tool, Registry(), 0.0, Tick())
+    step(tool, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+    assert converse(tool, Registry(), 2.0, Tick()) == []
+    assert tool.held.living
 
 
 def test_many_differences_are_asked_for_side_by_side(booted: ViewMachine) -> None:

@@ -11,12 +11,12 @@ from opentela.core.session_map import SessionMap
 from opentela.mesh.bus import Message
 from opentela.testing.memory_bus import MemoryBus, MemoryMesh
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, verify
+from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.testing.virtual_loop import elapse, virtual_time
 from opentela.view import exchange
 from opentela.view.shell import View
 from opentela.wire import control, subjects
-from opentela.wire.control import Delta, PageAsk, Records, Verdict
+from opentela.wire.control import Delta, PageAsk, Verdict
 
 WALL = BORN_AT_MS / 1000
 
@@ -37,7 +37,7 @@ class FakeRegistry:
     def __init__(self, bus: MemoryBus, *owners: Owner) -> None:
         self._bus = bus
         self._answers: set[asyncio.Task[None]] = set()
-        self.held = SessionMap(verify)
+        self.held = SessionMap(vouch())
         self.held.apply([owner.record for owner in owners], wall=WALL, source="test")
         self.asked = 0
         self.told: list[SessionRecord] = []
@@ -45,12 +45,12 @@ class FakeRegistry:
 
     async def start(self) -> None:
         await self._bus.subscribe(subjects.SNAPSHOT, self._on_ask, queue=subjects.SNAPSHOT_QUEUE)
+        await self._bus.subscribe(subjects.RELAY, self._on_relay, queue=subjects.SNAPSHOT_QUEUE)
+
+    def _on_relay(self, message: Message) -> None:
+        self.told += control.read_relay(message.payload).records
 
     def _on_ask(self, message: Message) -> None:
-        ask = control.read_snapshot_ask(message.payload)
-        if isinstance(ask, Records):
-            self.told += ask.records
-            return
         self.asked += 1
         work = self._bus.publish(message.reply, self.answer(message.payload))
         task = asyncio.ensure_future(work)
@@ -59,7 +59,6 @@ class FakeRegistry:
 
     def _answer(self, payload: bytes) -> bytes:
         ask = control.read_snapshot_ask(payload)
-        assert not isinstance(ask, Records)
         if isinstance(ask, PageAsk):
             return control.encode(exchange.page(self.held, "r", ask))
         return control.encode(exchange.answer(self.held, "r", ask))
@@ -78,7 +77,7 @@ def run(test: Callable[[MemoryMesh], Awaitable[None]]) -> None:
 
 
 def open_view(mesh: MemoryMesh):  # type: ignore[no-untyped-def]
-    return View.open(mesh.bus("router1"), verify=verify, name="router1", clock=LoopClock())
+    return View.open(mesh.bus("router1"), verify=vouch(), name="router1", clock=LoopClock())
 
 
 def owner(number: int = 0) -> Owner:

@@ -8,7 +8,7 @@ import click
 from opentela import service
 from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
-from opentela.mesh import identity, nats_bus
+from opentela.mesh import nats_bus, warrants
 from opentela.mesh.nats_bus import BusState
 from opentela.registry.config import RegistryConfig
 from opentela.registry.shell import RegistryShell
@@ -50,7 +50,11 @@ async def serve(life: Lifecycle, config: RegistryConfig) -> None:
     async with (
         await nats_bus.connect(access, name=access.name, on_state=on_state) as bus,
         RegistryShell.open(
-            bus, name=access.name, verify=identity.verify, config=config, on_ready=life.ready
+            bus,
+            name=access.name,
+            verify=warrants.authority(access),
+            config=config,
+            on_ready=life.ready,
         ) as shell,
     ):
         shells.append(shell)

@@ -74,11 +74,18 @@ def conversations(*, name: str, instance: str) -> tuple[Conversation, ...]:
     )
 
 
-SNAPSHOTS: Final = Conversation(
-    "snapshot",
-    subjects.SNAPSHOT,
-    lambda message: m.SnapshotAsked(
-        ask=control.read_snapshot_ask(message.payload), reply=message.reply
+SERVED: Final = (
+    Conversation(
+        "snapshot",
+        subjects.SNAPSHOT,
+        lambda message: m.SnapshotAsked(
+            ask=control.read_snapshot_ask(message.payload), reply=message.reply
+        ),
+    ),
+    Conversation(
+        "relay",
+        subjects.RELAY,
+        lambda message: m.Relayed(records=control.read_relay(message.payload)),
     ),
 )
 """What it listens to once it knows what there is, in the queue group `SNAPSHOT_QUEUE`."""

@@ -142,18 +142,22 @@ class RegistryMachine:
             case m.GossipHeard(message=message):
                 actions = self._on_gossip(at, message)
             case m.SnapshotAsked(ask=ask, reply=reply):
-                actions = self._on_snapshot(at, ask, reply)
+                actions = self._on_snapshot(ask, reply)
+            case m.Relayed(records=relay):
+                actions = self._sessions.relayed(at, relay.records, f"view {relay.sender}")
             case m.PageHeard(page=page):
                 actions = self._on_page(at, page)
             case m.PageFailed():
                 self._boot.failed(at.now)
-            case m.MeshLost():
-                self._mesh_is_lost = True
-            case m.MeshBack():
-                self._mesh_is_lost = False
-                self._sessions.detector.pardon(at.now)
-                self._round_at = at.now
+            case m.MeshLost() | m.MeshBack():
+                self._on_mesh(at, is_lost=isinstance(event, m.MeshLost))
         return actions
+
+    def _on_mesh(self, at: Moment, *, is_lost: bool) -> None:
+        self._mesh_is_lost = is_lost
+        if not is_lost:
+            self._sessions.detector.pardon(at.now)
+            self._round_at = at.now
 
     # Peers -------------------------------------------------------------------
 
@@ -204,9 +208,7 @@ class RegistryMachine:
     def _follow_cut(self, at: Moment, cut_ms: int) -> None:
         self.held.forget(shared_cut_ms(cut_ms, at.wall, self._config.retention))
 
-    def _on_snapshot(self, at: Moment, ask: SnapshotAsk, reply: str) -> list[m.Action]:
-        if isinstance(ask, Records):
-            return self._sessions.relayed(at, ask.records, f"view {ask.sender}")
+    def _on_snapshot(self, ask: SnapshotAsk, reply: str) -> list[m.Action]:
         if not reply:
             return []  # whoever does not say where to gets no answer
         if isinstance(ask, PageAsk):

@@ -15,6 +15,7 @@ from opentela.wire.control import (
     Presence,
     Probe,
     ProbeReply,
+    Records,
     Repair,
     SnapshotAsk,
     Verdict,
@@ -95,6 +96,12 @@ class SnapshotAsked(msgspec.Struct, frozen=True, kw_only=True):
     reply: str
 
 
+class Relayed(msgspec.Struct, frozen=True, kw_only=True):
+    """A view sent what it holds and no registry does any more."""
+
+    records: Records
+
+
 class PageHeard(msgspec.Struct, frozen=True, kw_only=True):
     """A peer answered `AskPage`."""
 
@@ -125,6 +132,7 @@ PeerEvent: TypeAlias = (
     | PresenceHeard
     | GossipHeard
     | SnapshotAsked
+    | Relayed
     | PageHeard
     | PageFailed
     | MeshLost
@@ -183,7 +191,7 @@ class AskPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServeSnapshots(msgspec.Struct, frozen=True, kw_only=True):
-    """From now on take `SnapshotAsked`: this registry knows what it is asked for."""
+    """From now on take `SnapshotAsked` and `Relayed`: this registry knows what it is asked for."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

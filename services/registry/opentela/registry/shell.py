@@ -163,7 +163,8 @@ class RegistryShell:
             case m.AskPage():
                 self._tasks.spawn(self._ask(action))
             case m.ServeSnapshots():
-                self._tasks.spawn(self._listen(letters.SNAPSHOTS, queue=subjects.SNAPSHOT_QUEUE))
+                for conversation in letters.SERVED:
+                    self._tasks.spawn(self._listen(conversation, queue=subjects.SNAPSHOT_QUEUE))
             case m.SetReady(flag=flag, reason=reason):
                 self._on_ready(flag, reason)
             case m.Refused(rejected=rejected, source=source):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from opentela.core.record import SessionRecord
-from opentela.mesh import data_client, identity, nats_bus
+from opentela.mesh import data_client, nats_bus, warrants
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.nats_bus import BusState, NatsBus
@@ -144,7 +144,9 @@ class RouterShell:
         await link.start()
         stack.callback(link.close)
         view = self._view = await stack.enter_async_context(
-            View.open(self._bus, verify=identity.verify, name=access.name, config=config.view)
+            View.open(
+                self._bus, verify=warrants.authority(access), name=access.name, config=config.view
+            )
         )
         front = self._front = Front(
             config,

@@ -89,7 +89,7 @@ async def serve(
             gateways=Gateways(
                 data, GatewaySettings(streams_max=config.gateway.streams_max), shell.spawn
             ),
-            voice=Voice(bus, shell.tell),
+            voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
             beside=[client.open(None) for client in missed],
         )

@@ -180,7 +180,7 @@ class SupervisorShell:
         assert voice is not None
         match action:
             case MakeSession():
-                self.tell(SessionMade(voice.new_key()))
+                self.tell(SessionMade(voice.key))
             case Announce(claim=claim):
                 await voice.announce(claim)
                 if claim.incarnation == 1:

@@ -1,15 +1,16 @@
 """Our sessions' voice on the mesh: signed claims, beats, answers; and what it hears."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.core.ids import SessionId
 from opentela.core.record import CLAIM_ENCODER, Claim, SignedClaim
+from opentela.mesh import warrants
+from opentela.mesh.access import Access
 from opentela.mesh.bus import Bus, Message, Subscription
-from opentela.mesh.identity import Identity
 from opentela.supervisor.events import Event, ProbeArrived, VerdictArrived
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
@@ -25,38 +26,28 @@ _rejected: Final = metrics.counter(
 )
 
 
-class _Spoken(NamedTuple):
-    """A session that was announced."""
-
-    identity: Identity
-    signed: SignedClaim
-    path: SessionPath
-
-
 class Voice:
-    """Speaks for every session of this supervisor, each with a key of its own."""
+    """Speaks for every session of this supervisor, with the key that the mesh has warranted."""
 
-    def __init__(self, bus: Bus, tell: Callable[[Event], None]) -> None:
+    def __init__(self, bus: Bus, access: Access, tell: Callable[[Event], None]) -> None:
         self._bus = bus
         self._tell = tell
-        self._identities: dict[str, Identity] = {}
-        self._spoken: dict[SessionId, _Spoken] = {}
+        self._identity = access.identity
+        self._warrant = warrants.of(access)
+        self._spoken: dict[SessionId, SignedClaim] = {}
         self._subscriptions: dict[SessionId, list[Subscription]] = {}
 
-    def new_key(self) -> str:
-        """Return the public half of a fresh key; the other half stays here."""
-        identity = Identity.new()
-        self._identities[identity.key] = identity
-        return identity.key
+    @property
+    def key(self) -> str:
+        """The public half of the key."""
+        return self._identity.key
 
     async def announce(self, claim: Claim) -> None:
         """Sign *claim*, publish it, and keep it for whoever asks."""
-        spoken = self._spoken.get(claim.session)
-        identity = spoken.identity if spoken else self._identities.pop(claim.key)
-        body = CLAIM_ENCODER.encode(claim)
-        signed = SignedClaim(body=body, signature=identity.sign(body))
+        body = CLAIM_ENCODER.encode(msgspec.structs.replace(claim, warrant=self._warrant))
+        signed = SignedClaim(body=body, signature=self._identity.sign(body))
         path = SessionPath(claim.provider, claim.site, claim.session)
-        self._spoken[claim.session] = _Spoken(identity, signed, path)
+        self._spoken[claim.session] = signed
         log.info(
             "session_announced",
             session=claim.session,
@@ -73,7 +64,7 @@ class Voice:
 
     async def answer(self, path: SessionPath, sequence: int, reply: str) -> None:
         """Answer a probe with the latest claim."""
-        signed = self._spoken[path.session].signed
+        signed = self._spoken[path.session]
         await self._publish(reply, control.ProbeReply(sequence=sequence, signed=signed))
 
     async def listen(self, path: SessionPath) -> None:
@@ -99,7 +90,7 @@ class Voice:
                 listened.append(subscription)
 
     async def _forget(self, session: SessionId) -> None:
-        """Neither speak for a session any more nor listen; its key is gone for ever."""
+        """Neither speak for a session any more nor listen."""
         del self._spoken[session]
         for subscription in self._subscriptions.pop(session, ()):
             await subscription.unsubscribe()

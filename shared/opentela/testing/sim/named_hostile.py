@@ -55,6 +55,8 @@ class Intruder:
         self._say(foreign, ended)
         # A session of one's own over the subject of the victim.
         self._say(path, self._own(claim))
+        # The same as if a view had it from there: nobody warrants the key.
+        self._relay(self._own(claim))
         # A sign of life, and a failure, that are not its own.
         beat = control.Beat(incarnation=99)
         self.node.publish(subjects.beat(foreign), control.encode(beat))
@@ -81,10 +83,18 @@ class Intruder:
             site=SiteId("elsewhere"),
         )
 
-    def _say(self, path: SessionPath, claim: Claim) -> None:
+    def _relay(self, claim: Claim) -> None:
+        record = SessionRecord(signed=self._signed(claim))
+        relay = control.Records(sender="intruder", records=(record,))
+        self.node.publish(subjects.RELAY, control.encode(relay))
+
+    def _signed(self, claim: Claim) -> SignedClaim:
         body = CLAIM_ENCODER.encode(claim)
-        signed = SignedClaim(body=body, signature=self._identity.sign(body))
-        self.node.publish(subjects.delta(path), control.encode(control.Delta(signed=signed)))
+        return SignedClaim(body=body, signature=self._identity.sign(body))
+
+    def _say(self, path: SessionPath, claim: Claim) -> None:
+        delta = control.Delta(signed=self._signed(claim))
+        self.node.publish(subjects.delta(path), control.encode(delta))
 
 
 # Lies --------------------------------------------------------------------------------------------
@@ -182,7 +192,7 @@ def _gossip(
     for name in cluster.registries:
         message = control.Records(sender="intruder", records=tuple(old[name].values()))
         node.publish(subjects.gossip(name), control.encode(message))
-        node.publish(subjects.SNAPSHOT, control.encode(message))
+        node.publish(subjects.RELAY, control.encode(message))
 
 
 def _stay_dead(run: Run) -> None:

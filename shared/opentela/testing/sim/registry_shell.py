@@ -33,7 +33,7 @@ class RegistryShell:
     def __init__(self, node: Node, config: RegistryConfig) -> None:
         self.node = node
         self.machine = RegistryMachine(
-            name=node.name, verify=keys.verify, rng=node.rng, config=config
+            name=node.name, verify=keys.vouch(), rng=node.rng, config=config
         )
         self.ready = (False, "")
         self.unreadable = 0
@@ -99,8 +99,9 @@ class RegistryShell:
             case m.AskPage(ask=ask):
                 self._ask(ask)
             case m.ServeSnapshots():
-                handler = self._handler(letters.SNAPSHOTS.read)
-                node.subscribe(subjects.SNAPSHOT, handler, queue=subjects.SNAPSHOT_QUEUE)
+                for served in letters.SERVED:
+                    handler = self._handler(served.read)
+                    node.subscribe(served.subject, handler, queue=subjects.SNAPSHOT_QUEUE)
             case m.SetReady(flag=flag, reason=reason):
                 self.ready = (flag, reason)
                 node.note(".", f"ready: {flag} {reason}")

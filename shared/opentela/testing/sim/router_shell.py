@@ -62,7 +62,7 @@ class RouterShell:
         self.form = form
         self.history = history
         self.view = v.ViewMachine(
-            name=node.name, verify=keys.verify, rng=node.rng, config=form.view
+            name=node.name, verify=keys.vouch(), rng=node.rng, config=form.view
         )
         self.directory = Directory()
         self.directory.is_complete = False
@@ -202,7 +202,7 @@ class RouterShell:
                     then=partial(self._answered, number),
                 )
             case v.TellRegistry(records=records):
-                self.node.publish(subjects.SNAPSHOT, control.encode(records))
+                self.node.publish(subjects.RELAY, control.encode(records))
             case v.Changed(records=changed):
                 for session in self.directory.apply(changed):
                     self.outcomes.forget(session)

@@ -17,6 +17,7 @@ from opentela.supervisor.engines.base import EngineLoad, EngineOffer
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.walltime import plan
+from opentela.testing.sim import keys
 from opentela.testing.sim.driver import Driver
 from opentela.testing.sim.engine import Condition, EngineForm, SimEngine
 from opentela.testing.sim.gateway import SimGateway
@@ -76,7 +77,7 @@ class SupervisorShell:
         self._on_session = on_session
         self._on_exit = on_exit
         self._config = form.config
-        self._identities: dict[str, FakeIdentity] = {}
+        self._identity = FakeIdentity(node.rng)
         self._signed: dict[SessionId, SignedClaim] = {}
         self._gateways: dict[SessionId, SimGateway] = {}
         self._interests: list[Interest] = []
@@ -164,9 +165,7 @@ class SupervisorShell:
     # Engine ------------------------------------------------------------------
 
     def _make_session(self, _: a.MakeSession) -> None:
-        identity = FakeIdentity(self.node.rng)
-        self._identities[identity.key] = identity
-        self._driver.feed(e.SessionMade(identity.key))
+        self._driver.feed(e.SessionMade(self._identity.key))
 
     def _launch_engine(self, action: a.LaunchEngine) -> None:
         launch = self._launch = action.launch
@@ -219,8 +218,9 @@ class SupervisorShell:
             self._listen(SessionPath(claim.provider, claim.site, claim.session))
             self._on_session(claim.session)
         self.sessions[claim.session] = claim
-        body = CLAIM_ENCODER.encode(claim)
-        signed = SignedClaim(body=body, signature=self._identities[claim.key].sign(body))
+        warrant = keys.warrant(claim.key, claim.provider)
+        body = CLAIM_ENCODER.encode(msgspec.structs.replace(claim, warrant=warrant))
+        signed = SignedClaim(body=body, signature=self._identity.sign(body))
         self._signed[claim.session] = signed
         path = SessionPath(claim.provider, claim.site, claim.session)
         self.node.publish(subjects.delta(path), control.encode(control.Delta(signed=signed)))
