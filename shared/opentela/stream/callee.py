@@ -128,7 +128,7 @@ class Callee:
         self._window: ReceiveWindow | None = None  # of the body, when it comes in parts
         self._data_seq = 0
         self._send = SendWindow()
-        self._queue: deque[bytes] | None = None  # what credit did not yet allow
+        self._queue: deque[memoryview] | None = None  # what credit did not yet allow
         self._paused = False
         self._last: EngineEnd | EngineFailed | None = None
 
@@ -237,7 +237,8 @@ class Callee:
             return [Data(self.stream, self._data_seq - 1, data)]
         if self._queue is None:
             self._queue = deque()
-        self._queue.append(data)
+        # Views: cutting a large read into parts copies each byte once.
+        self._queue.append(memoryview(data))
         return self._drain(now)
 
     def _engine_end(self, now: float, event: EngineEnd) -> list[CalleeAction]:
@@ -260,7 +261,7 @@ class Callee:
             else:
                 queue.popleft()
             send.send(len(part))
-            actions.append(Data(self.stream, self._data_seq, part))
+            actions.append(Data(self.stream, self._data_seq, bytes(part)))
             self._data_seq += 1
         if actions:
             self._spoke_at = now
