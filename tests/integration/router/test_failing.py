@@ -16,7 +16,7 @@ from opentela.core.record import Lifecycle
 from opentela.router.config import AttemptConfig, EjectionConfig
 from opentela.router.directory import Candidate
 from opentela.router.policies.base import Call
-from opentela.router.policies.round_robin import RoundRobin
+from opentela.router.policies.least_load import LeastLoad
 from opentela.router.ports import Link
 from opentela.router.sse import StreamWatch
 from opentela.testing.fake_link import EVENTS, JSON, FakeStream, Sink
@@ -323,15 +323,16 @@ async def test_a_client_that_stops_reading_is_left(make_bench: MakeBench) -> Non
     assert bench.front.outcomes.ejected(0.0, []) == ()
 
 
-class Buggy(RoundRobin):
-    """A policy with a bug, for a while."""
+class Buggy(LeastLoad):
+    """A policy with a bug, for a while; it would notice an end without a start."""
 
     is_broken = False
 
-    def on_request_start(self, _call: Call, _chosen: Candidate) -> None:
+    def on_request_start(self, call: Call, chosen: Candidate) -> None:
         """Fail."""
         if self.is_broken:
             raise RuntimeError("a bug")
+        super().on_request_start(call, chosen)
 
 
 async def test_a_bug_on_one_request_is_a_500_and_no_more(bench: Bench) -> None:
@@ -345,6 +346,7 @@ async def test_a_bug_on_one_request_is_a_500_and_no_more(bench: Bench) -> None:
     assert answer.status == 500
     assert answer.error["code"] == "internal_error"
     assert [line["event"] for line in logs] == ["exchange_crashed", "request_finished"]
+    assert bench.link.streams[0].cancelled == "the router failed"
     buggy.is_broken = False
     bench.link.script = lambda stream: stream.answer(ANSWER)
     assert (await client.ask(post())).status == 200

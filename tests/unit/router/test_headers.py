@@ -6,15 +6,15 @@ from opentela.router import headers
 from opentela.router.matching import NO_WISH, Wish
 
 OPENAI_SDK = [
-    (b"Host", b"router:8080"),
-    (b"Accept-Encoding", b"gzip, deflate"),
-    (b"Connection", b"keep-alive"),
-    (b"Accept", b"application/json"),
-    (b"Content-Type", b"application/json"),
-    (b"User-Agent", b"OpenAI/Python 3.0"),
-    (b"X-Stainless-Lang", b"python"),
-    (b"Authorization", b"Bearer sk-secret"),
-    (b"Content-Length", b"12"),
+    (b"host", b"router:8080"),
+    (b"accept-encoding", b"gzip, deflate"),
+    (b"connection", b"keep-alive"),
+    (b"accept", b"application/json"),
+    (b"content-type", b"application/json"),
+    (b"user-agent", b"OpenAI/Python 3.0"),
+    (b"x-stainless-lang", b"python"),
+    (b"authorization", b"Bearer sk-secret"),
+    (b"content-length", b"12"),
 ]
 
 
@@ -28,18 +28,19 @@ def test_an_engine_sees_neither_who_asks_nor_their_key() -> None:
     "name",
     [
         *(b"Cookie", b"X-API-Key", b"Api-Key", b"X-Forwarded-For", b"X-Real-IP", b"Forwarded"),
-        *(b"Origin", b"Referer", b"Sec-Fetch-Mode", b"Proxy-Authorization", b"TE", b"Upgrade"),
+        *(b"origin", b"Referer", b"Sec-Fetch-Mode", b"Proxy-Authorization", b"TE", b"Upgrade"),
         *(b"Transfer-Encoding", b"Expect", b"X-Otela-Site", b"Access-Control-Request-Method"),
     ],
 )
 def test_what_is_not_the_engines_stays_here(name: bytes) -> None:
-    """In any spelling."""
-    assert headers.read([(name, b"x"), (name.lower(), b"x")]).outward == ()
+    """Once and always."""
+    for _ in range(2):
+        assert headers.read([(name.lower(), b"x")]).outward == ()
 
 
 def test_what_concerns_the_request_goes_through() -> None:
     """Also what this router has never heard of."""
-    given = [(b"X-Data-Parallel-Rank", b"3"), (b"tracestate", b"a=b"), (b"x-name", b"\xe9")]
+    given = [(b"x-data-parallel-rank", b"3"), (b"tracestate", b"a=b"), (b"x-name", b"\xe9")]
     assert headers.read(given).outward == (
         ("x-data-parallel-rank", "3"),
         ("tracestate", "a=b"),
@@ -49,26 +50,26 @@ def test_what_concerns_the_request_goes_through() -> None:
 
 def test_what_the_connection_header_names_stays_here() -> None:
     """It is meant for the next hop alone."""
-    given = [(b"Connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"x-other", b"2")]
+    given = [(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"x-other", b"2")]
     assert headers.read(given).outward == (("x-other", "2"),)
 
 
 @pytest.mark.parametrize("sane", [b"req_1", b"a" * 128, b"4bf9:/+=-."])
 def test_a_sane_request_id_is_kept(sane: bytes) -> None:
     """The client finds its request in our logs."""
-    assert headers.read([(b"X-Request-Id", sane)]).request == sane.decode()
+    assert headers.read([(b"x-request-id", sane)]).request == sane.decode()
 
 
 @pytest.mark.parametrize("odd", [b"", b"a b", b"a" * 129, b"a\xff", b'"'])
 def test_an_odd_request_id_is_not(odd: bytes) -> None:
     """It goes into headers and logs."""
-    assert headers.read([(b"X-Request-Id", odd)]).request == ""
+    assert headers.read([(b"x-request-id", odd)]).request == ""
 
 
 def test_trace_context_is_read_when_well_formed() -> None:
     """It travels in the frame, not among the headers."""
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    heading = headers.read([(b"Traceparent", trace)])
+    heading = headers.read([(b"traceparent", trace)])
     assert heading.trace == trace.decode()
     assert heading.outward == ()
     assert headers.read([(b"traceparent", b"00-zz")]).trace == ""
@@ -76,7 +77,7 @@ def test_trace_context_is_read_when_well_formed() -> None:
 
 def test_wishes_are_read() -> None:
     """Names separated by commas, blanks aside."""
-    heading = headers.read([(b"X-Otela-Site", b" alps, jura,"), (b"X-Otela-Provider", b"cscs")])
+    heading = headers.read([(b"x-otela-site", b" alps, jura,"), (b"x-otela-provider", b"cscs")])
     assert heading.wish == Wish(sites=("alps", "jura"), providers=("cscs",))
     assert headers.read([(b"x-otela-site", b"alps")]).wish == Wish(sites=("alps",))
     assert headers.read([(b"x-otela-provider", b"p")]).wish == Wish(providers=("p",))
@@ -90,7 +91,7 @@ def test_wishes_are_bounded() -> None:
 
 def test_the_asking_page_is_known() -> None:
     """For the cross-origin answer."""
-    assert headers.read([(b"Origin", b"https://app.example")]).origin == b"https://app.example"
+    assert headers.read([(b"origin", b"https://app.example")]).origin == b"https://app.example"
 
 
 def test_the_client_sees_what_concerns_the_answer() -> None:

@@ -64,9 +64,9 @@ def test_an_empty_part_is_not_sent() -> None:
 
 def test_a_request_is_written_as_the_last_of_its_connection() -> None:
     """Its body is whole by now: the old framing would be wrong."""
-    given = [(b"Host", b"h"), (b"Transfer-Encoding", b"chunked"), (b"Connection", b"keep-alive")]
-    assert http1.request(b"GET", b"/x?y", [*given, (b"Expect", b"100-continue")], b"ab") == (
-        b"GET /x?y HTTP/1.1\r\nHost: h\r\nconnection: close\r\ncontent-length: 2\r\n\r\nab"
+    given = [(b"host", b"h"), (b"transfer-encoding", b"chunked"), (b"connection", b"keep-alive")]
+    assert http1.request(b"GET", b"/x?y", [*given, (b"expect", b"100-continue")], b"ab") == (
+        b"GET /x?y HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 2\r\n\r\nab"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final, cast
 import httptools
 
 from opentela.router import http1
-from opentela.router.exchange import Exchange, Incoming
+from opentela.router.exchange import Exchange
 from opentela.router.fault import Fault, envelope
 from opentela.router.gate import Gate
 from opentela.router.http1 import Framing
@@ -208,7 +208,8 @@ class Connection(asyncio.Protocol):
             if self._reading is not None and self._reading.expects:
                 self._write(http1.CONTINUE)
                 self._reading.expects = False
-        self._pace_reading(self._transport)
+        if self._waiting or self._is_reading_paused:
+            self._pace_reading(self._transport)
 
     def _pace_reading(self, transport: asyncio.Transport) -> None:
         # While reading is paused a client that leaves is noticed late: only for who pipelines.
@@ -224,15 +225,8 @@ class Connection(asyncio.Protocol):
             self._hand_over(reading)
             return
         self._answering = reading
-        incoming = Incoming(
-            reading.path,
-            reading.target,
-            reading.kind,
-            reading.headers,
-            reading.body,
-            self._read_at,
-        )
-        exchange = Exchange(self._gate.desk, self, incoming)
+        reading.read_at = self._read_at
+        exchange = Exchange(self._gate.desk, self, reading)
         self._exchange = exchange
         exchange.begin()
 

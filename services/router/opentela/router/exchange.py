@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.router import headers, openai
@@ -28,9 +28,9 @@ from opentela.router.fault import Fault, FaultKind, envelope, sse_event
 from opentela.router.leg import Leg
 from opentela.router.openai import Ask
 from opentela.router.outcomes import Result
-from opentela.router.paths import EnginePath
 from opentela.router.policies.base import Call
 from opentela.router.ports import Client
+from opentela.router.reading import Reading
 from opentela.router.sse import Usage
 from opentela.router.stopwatch import Stopwatch
 from opentela.telemetry.log import get_logger
@@ -49,17 +49,6 @@ _BUSY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many reque
 _JSON: Final = b"content-type: application/json\r\n"
 _ID_BYTES: Final = 12
 _UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
-
-
-class Incoming(NamedTuple):
-    """A whole request, as it was read; *read_at* is when its last bytes came."""
-
-    path: bytes
-    target: bytes
-    kind: EnginePath
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    read_at: float
 
 
 class Exchange:
@@ -84,7 +73,7 @@ class Exchange:
         "_timer_at",
     )
 
-    def __init__(self, desk: Desk, client: Client, incoming: Incoming) -> None:
+    def __init__(self, desk: Desk, client: Client, incoming: Reading) -> None:
         self._desk = desk
         self._client = client
         self._incoming = incoming
@@ -143,7 +132,8 @@ class Exchange:
             self._leg.settle()
 
     def _new_attempts(self, ask: Ask) -> Attempts:
-        desk, call, wish = self._desk, self._call, self._heading.wish
+        desk, call, wish, kind = self._desk, self._call, self._heading.wish, self._incoming.kind
+        assert kind is not None, "not an engine's path"
 
         def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
             now = desk.clock.now()
@@ -154,7 +144,7 @@ class Exchange:
 
         return Attempts(
             config=desk.config.attempts,
-            path=self._incoming.kind,
+            path=kind,
             streams=ask.streams,
             choose=choose,
             rng=desk.rng,
@@ -190,8 +180,7 @@ class Exchange:
         desk, incoming, heading = self._desk, self._incoming, self._heading
         chosen, leg = action.candidate, Leg(self)
         self._leg = leg
-        desk.outcomes.start(desk.clock.now(), chosen.session)
-        desk.policy.on_request_start(self._call, chosen)
+        # What can wait until the request is on its way does.
         leg.stream = desk.link.open(
             chosen.path,
             method="POST",
@@ -202,8 +191,12 @@ class Exchange:
             trace=heading.trace,
             sink=leg,
         )
+        now = desk.clock.now()
         if self._stopwatch is not None:
-            self._stopwatch.opened_at = desk.clock.now()
+            self._stopwatch.opened_at = now
+        desk.policy.on_request_start(self._call, chosen)
+        leg.is_counted = True
+        desk.outcomes.start(now, chosen.session)
 
     def _end_attempt(self, action: EndAttempt) -> None:
         desk, leg, chosen = self._desk, self._leg, action.candidate
@@ -211,7 +204,8 @@ class Exchange:
         leg.is_over = True
         if action.cancel and leg.stream is not None:
             leg.stream.cancel(action.why)
-        desk.policy.on_request_end(self._call, chosen)
+        if leg.is_counted:
+            desk.policy.on_request_end(self._call, chosen)
         desk.outcomes.end(desk.clock.now(), chosen.session, action.result)
         desk.journal.attempt_ended(action.result)
         if action.result not in _UNREMARKABLE:

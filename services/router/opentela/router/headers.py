@@ -8,6 +8,7 @@ Hop-by-hop headers: RFC 9110 section 7.6.1.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from opentela.router.matching import NO_WISH, Wish
@@ -67,6 +68,8 @@ _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 # Visible characters, blanks and what Latin-1 has beyond ASCII: nothing that could end the line.
 _VALUE: Final = re.compile("[\t -~\x80-\xff]*")
 _WISHED_MAX: Final = 64
+_NAMES_MAX: Final = 1024
+"""Names whose meaning is remembered, each way; clients and engines use the same few dozen."""
 
 
 class Heading(NamedTuple):
@@ -87,25 +90,25 @@ class Heading(NamedTuple):
 
 
 def read(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
-    """Return what *headers* say."""
+    """Return what *headers* say; their names are in lower case."""
     outward: list[tuple[str, str]] = []
     ours: dict[bytes, bytes] = {}
     for raw_name, value in headers:
-        name = raw_name.lower()
-        if name in _NOT_OUTWARD or name.startswith(_NOT_OUTWARD_PREFIXES):
-            ours[name] = value
+        name = _outward_name(raw_name)
+        if name:
+            outward.append((name, value.decode("latin-1")))
         else:
-            outward.append((name.decode("latin-1"), value.decode("latin-1")))
+            ours[raw_name] = value
     if b"connection" in ours:
         named = _named_in(ours[b"connection"].decode("latin-1"))
         outward = [pair for pair in outward if pair[0] not in named]
-    request = ours.get(b"x-request-id", b"")
-    trace = ours.get(b"traceparent", b"")
+    request = ours.get(b"x-request-id")
+    trace = ours.get(b"traceparent")
     return Heading(
         tuple(outward),
         _wish(ours),
-        request.decode() if _REQUEST_ID.fullmatch(request) else "",
-        trace.decode() if _TRACE.fullmatch(trace) else "",
+        request.decode() if request and _REQUEST_ID.fullmatch(request) else "",
+        trace.decode() if trace and _TRACE.fullmatch(trace) else "",
         ours.get(b"origin", b""),
     )
 
@@ -115,18 +118,39 @@ def homeward(headers: Headers) -> bytes:
 
     The session has taken hop-by-hop headers away already; sessions are not trusted with it.
     """
-    named: Sequence[str] = ()
+    lines = []
     for name, value in headers:
-        if name.lower() == "connection":
-            named = (*named, *_named_in(value))
-    return b"".join(
-        f"{name}: {value}\r\n".encode("latin-1")
-        for name, value in headers
-        if (lower := name.lower()) not in _NOT_HOMEWARD
-        and not lower.startswith(_NOT_HOMEWARD_PREFIXES)
-        and lower not in named
-        and _NAME.fullmatch(name)
-        and _VALUE.fullmatch(value)
+        start = _homeward_start(name)
+        if start is None:
+            return homeward(_without(headers, _named_in(value)))
+        if start and ((value.isascii() and value.isprintable()) or _VALUE.fullmatch(value)):
+            lines.append(b"%b%b\r\n" % (start, value.encode("latin-1")))
+    return b"".join(lines)
+
+
+@lru_cache(_NAMES_MAX)
+def _outward_name(name: bytes) -> str:
+    """Return the header's name for the engine, or nothing when it is not for it."""
+    if name in _NOT_OUTWARD or name.startswith(_NOT_OUTWARD_PREFIXES):
+        return ""
+    return name.decode("latin-1")
+
+
+@lru_cache(_NAMES_MAX)
+def _homeward_start(name: str) -> bytes | None:
+    """Return how the client's line begins, nothing when it gets none; None names others."""
+    lower = name.lower()
+    if lower == "connection":
+        return None
+    is_ours = lower in _NOT_HOMEWARD or lower.startswith(_NOT_HOMEWARD_PREFIXES)
+    return b"" if is_ours or not _NAME.fullmatch(name) else f"{name}: ".encode("latin-1")
+
+
+def _without(headers: Headers, named: Sequence[str]) -> Headers:
+    return tuple(
+        pair
+        for pair in headers
+        if (lower := pair[0].lower()) != "connection" and lower not in named
     )
 
 

@@ -60,10 +60,10 @@ def request(
 ) -> bytes:
     """Return a request that was read, as the last one of its connection.
 
-    The body is whole by now, whatever its framing was; a host is not needed here, but asked for.
+    The names of *headers* are in lower case. The body is whole by now, whatever its framing was; a host is not needed here, but asked for.
     """
-    kept = b"".join(b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() not in _OF_FRAMING)
-    if not any(name.lower() == b"host" for name, _ in headers):
+    kept = b"".join(b"%b: %b\r\n" % pair for pair in headers if pair[0] not in _OF_FRAMING)
+    if not any(name == b"host" for name, _ in headers):
         kept += b"host: router\r\n"
     return b"%b %b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n%b" % (
         method,

@@ -15,8 +15,6 @@ from opentela.telemetry.log import get_logger
 from opentela.wire import subjects, usage
 from opentela.wire.usage import UsageRecord
 
-log: Final = get_logger()
-
 RECORDS_MAX: Final = 50_000
 """Usage records that wait for the mesh, some 300 bytes each; beyond it the oldest are lost."""
 GATHER_S: Final = 0.1
@@ -78,6 +76,8 @@ class Journal:
     """Takes note of what happened; quick, and never in the way of the next request."""
 
     def __init__(self) -> None:
+        # Made once, when logging is configured: a module's logger is put together at each call.
+        self._log = get_logger().bind()
         self._labels = ModelLabels()
         self._series: dict[str, _Series] = {}
         self._results = {result: ATTEMPTS.labels(result.value) for result in Result}
@@ -95,7 +95,7 @@ class Journal:
         if series is None:
             series = self._series[label] = _Series(label)
         series.count(record)
-        log.info(
+        self._log.info(
             "request_finished",
             request=record.request,
             model=record.model,
@@ -105,20 +105,21 @@ class Journal:
             attempts=record.attempts,
             outcome=record.outcome,
             status=record.status,
-            duration_s=round(record.duration_s, 6),
-            ttft_s=round(record.ttft_s, 6) if record.ttft_s >= 0 else None,
+            duration_s=record.duration_s,
+            ttft_s=record.ttft_s if record.ttft_s >= 0 else None,
             tokens_in=record.tokens_in,
             tokens_out=record.tokens_out,
         )
         if len(self._waiting) == RECORDS_MAX:
             LOST.inc()
         self._waiting.append(record)
-        self._has_waiting.set()
+        if not self._has_waiting.is_set():
+            self._has_waiting.set()
 
     def request_refused(self, status: int, reason: str) -> None:
         """Log and count a request that was not even read; the statuses are few."""
         REFUSED.labels(str(status)).inc()
-        log.info("request_refused", status=status, reason=reason)
+        self._log.info("request_refused", status=status, reason=reason)
 
     @property
     def waiting(self) -> int:

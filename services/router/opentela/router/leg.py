@@ -22,14 +22,19 @@ class Feed(Protocol):
 
 
 class Leg:
-    """One attempt: what its stream tells goes to the exchange until the attempt is over."""
+    """One attempt: what its stream tells goes to the exchange until the attempt is over.
 
-    __slots__ = ("_exchange", "is_over", "owed", "stream", "timings")
+    Attributes:
+        is_counted: The policy has been told that it began, and must be told that it ended.
+    """
+
+    __slots__ = ("_exchange", "is_counted", "is_over", "owed", "stream", "timings")
 
     def __init__(self, exchange: Feed) -> None:
         self._exchange = exchange
         self.stream: Stream | None = None
         self.is_over = False
+        self.is_counted = False
         self.owed = 0
         self.timings: Timings | None = None
 

@@ -27,7 +27,7 @@ _OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class Reading:
-    """A request of which not every byte is there yet."""
+    """A request of which not every byte need be there yet; `read_at` is when the last ones came."""
 
     __slots__ = (
         "body_bytes_max",
@@ -38,9 +38,11 @@ class Reading:
         "is_http10",
         "keep_alive",
         "kind",
+        "length",
         "method",
         "parts",
         "path",
+        "read_at",
         "size",
         "target",
     )
@@ -51,6 +53,7 @@ class Reading:
         self.path = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0
+        self.length = 0
         self.has_head = False
         self.expects = False
         self.is_http10 = False
@@ -59,6 +62,7 @@ class Reading:
         self.body_bytes_max = PAGE_BODY_BYTES_MAX
         self.parts: list[bytes] = []
         self.size = 0
+        self.read_at = 0.0
 
     @property
     def body(self) -> bytes:
@@ -66,9 +70,15 @@ class Reading:
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Take a header in."""
+        """Take a header in, its name in lower case."""
+        name = name.lower()
         self.headers.append((name, value))
         self.head_bytes += len(name) + len(value)
+        if name == b"content-length":
+            # The parser refuses what is no number.
+            self.length = int(value)
+        elif name == b"expect":
+            self.expects = value.strip().lower() == b"100-continue"
 
     def end_head(
         self,
@@ -90,16 +100,13 @@ class Reading:
                 self.body_bytes_max = config.body_bytes_max
         if self.head_bytes + len(self.target) > config.head_bytes_max:
             return HEAD_TOO_LARGE
-        expect = self.value_of(b"expect").strip().lower()
-        self.expects = expect == b"100-continue" and not self.is_http10
-        # The parser has refused what is no number.
-        length = int(self.value_of(b"content-length") or b"0")
-        return self.too_large() if length > self.body_bytes_max else None
+        self.expects = self.expects and not self.is_http10
+        return self.too_large() if self.length > self.body_bytes_max else None
 
     def value_of(self, name: bytes) -> bytes:
         """Return the value of the first header *name* (lower case), or nothing."""
         for key, value in self.headers:
-            if key.lower() == name:
+            if key == name:
                 return value
         return b""
 
@@ -107,9 +114,7 @@ class Reading:
         """Return the head as it would be from a client that offers no other protocol."""
         lines = [b"%b %b HTTP/1.1" % (self.method, self.target)]
         lines += [
-            b"%b: %b" % (name, value)
-            for name, value in self.headers
-            if name.lower() not in _OF_UPGRADE
+            b"%b: %b" % (name, value) for name, value in self.headers if name not in _OF_UPGRADE
         ]
         return b"\r\n".join((*lines, b"", b""))
 
