@@ -1,8 +1,8 @@
 """The command: quick, grouped help, and one line for each mistake."""
 
+import os
 import subprocess
 import sys
-import time
 from importlib.metadata import EntryPoint
 
 import click
@@ -106,10 +106,14 @@ def test_help_imports_no_service_and_is_quick() -> None:
         "slow = {'asyncio', 'aiohttp', 'nats', 'rich', 'structlog', 'opentela.router'}\n"
         "sys.exit(len(slow & set(sys.modules)))"
     )
-    elapsed = []
+    spent = []
     for _ in range(3):
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=False)
-        elapsed.append(time.perf_counter() - began)
-        assert done.returncode == 0, done
-    assert min(elapsed) < HELP_BUDGET_S
+        child = subprocess.Popen(
+            [sys.executable, "-c", source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        assert child.returncode == 0
+        # Time on a processor: what else this machine does is not the command's fault.
+        spent.append(used.ru_utime + used.ru_stime)
+    assert min(spent) < HELP_BUDGET_S

@@ -14,13 +14,21 @@ from opentela.core.record import Lifecycle
 from opentela.mesh import access, warrants
 from opentela.mesh.bus import Bus
 from opentela.mesh.identity import Identity
-from opentela.registry.config import LOCAL
+from opentela.registry.config import DetectorConfig, PeersConfig, RegistryConfig
 from opentela.registry.shell import RegistryShell
 from opentela.testing.mesh import TestMesh, until
 from opentela.testing.owner import Owner
 from opentela.wire import control, subjects
 
 pytestmark = pytest.mark.nats
+
+
+PATIENT = RegistryConfig(
+    access="",
+    # The owners of these tests do not beat, and are not to be suspected for it.
+    detector=DetectorConfig(late_beats=1000.0, lease_beats=2000.0),
+    peers=PeersConfig(learn_s=0.1),
+)
 
 
 class Looked:
@@ -76,7 +84,7 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
             bus,
             name="registry1",
             verify=warrants.authority(mesh.access(role="registry")),
-            config=LOCAL,
+            config=PATIENT,
             on_ready=on_ready,
         ) as registry:
             async with asyncio.timeout(10):
