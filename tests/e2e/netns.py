@@ -132,7 +132,7 @@ class Lab:
         self._set_fault(node, rules[cut])
 
     def loss(self, node: str, percent: int) -> None:
-        """Lose *percent* of the packets of *node*, each direction, at random; 100 is a partition."""
+        """Lose *percent* of the packets of *node*, either way, at random; 100 is a partition."""
         assert 0 <= percent < 100, percent
         dice = f"numgen random mod 100 < {percent} drop\n"
         self._set_fault(

@@ -1,4 +1,4 @@
-"""Engines and supervisors die or freeze under load: clients are told the truth, mostly good news."""
+"""Engines and supervisors die or freeze under load: clients are told the truth, mostly good."""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence

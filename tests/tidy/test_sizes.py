@@ -1,6 +1,7 @@
 """Code is read in one sitting: small modules, functions that can be seen whole, short lines."""
 
 import ast
+import re
 from pathlib import Path
 
 from tests.tidy import tree
@@ -9,6 +10,8 @@ MODULE_LINES_MAX = 400
 TEST_MODULE_LINES_MAX = 700  # read test by test, and each stands alone
 FUNCTION_LINES_MAX = 50
 LINE_LENGTH_MAX = 100
+PRAGMA = re.compile(r"\s+# (noqa|type: ignore)\b.*$")  # read by tools, not by people
+LINK = re.compile(r"https?://\S{60,}")  # cannot be broken
 
 
 def test_no_module_is_too_long() -> None:
@@ -39,7 +42,7 @@ def test_no_line_is_too_long() -> None:
         f"{tree.shown(path)}:{number}"
         for path in tree.python_files()
         for number, line in enumerate(tree.text(path).splitlines(), start=1)
-        if len(line) > LINE_LENGTH_MAX
+        if len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX and not LINK.search(line)
     ]
     assert long == []
 

@@ -1,10 +1,10 @@
 """The next deadlines of many streams behind one timer, at next to no cost for short streams.
 
 A stream that is new is looked at only at the next wake-up, when most have ended; and as deadlines
-mostly move later, with each frame, the moment that was known when a stream was last looked at is kept,
-and asked for again only when it comes. A wake-up that itself comes late means that this process
-was starved: what waits in its sockets is read before anybody is judged by a deadline that passed
-meanwhile.
+mostly move later, with each frame, the moment that was known when a stream was last looked at is
+kept, and asked for again only when it comes. A wake-up that itself comes late means that this
+process was starved: what waits in its sockets is read before anybody is judged by a deadline that
+passed meanwhile.
 """
 
 import heapq

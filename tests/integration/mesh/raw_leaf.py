@@ -50,7 +50,7 @@ class RawLeaf:
         self._writer.write(b"LMSG %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
 
     async def round_trip(self) -> None:
-        """Return once the server has read everything, or has hung up; `lines` holds what it said."""
+        """Return once the server has read it all, or has hung up; `lines` holds what it said."""
         try:
             self._writer.write(b"PING\r\n")
             await self._read_until_pong()

@@ -60,7 +60,8 @@ def request(
 ) -> bytes:
     """Return a request that was read, as the last one of its connection.
 
-    The names of *headers* are in lower case. The body is whole by now, whatever its framing was; a host is not needed here, but asked for.
+    The names of *headers* are in lower case. The body is whole by now, whatever its
+    framing was; a host is not needed here, but asked for.
     """
     kept = b"".join(b"%b: %b\r\n" % pair for pair in headers if pair[0] not in _OF_FRAMING)
     if not any(name == b"host" for name, _ in headers):

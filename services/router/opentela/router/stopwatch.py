@@ -29,7 +29,8 @@ class Stopwatch:
         ingress_s = self.opened_at - self._read_at - self.chosen_s
         mesh_s = now - self.opened_at - session_s
         return (
-            b"x-otela-timing: ingress;dur=%.3f, lookup;dur=%.3f, mesh;dur=%.3f, session;dur=%.3f\r\n"
+            b"x-otela-timing: ingress;dur=%.3f, lookup;dur=%.3f,"
+            b" mesh;dur=%.3f, session;dur=%.3f\r\n"
             % (
                 ingress_s * _MS,
                 self.chosen_s * _MS,

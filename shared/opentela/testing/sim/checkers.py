@@ -1,8 +1,8 @@
 """What must hold in every run, whatever befalls it; each checker knows one invariant.
 
 Some look at each step of each process, or at each change of each map; judges look once, when the
-workload is over, faults are healed and the mesh has settled. Both read what machines hold and what the history says, and
-change nothing.
+workload is over, faults are healed and the mesh has settled. Both read what machines hold and what
+the history says, and change nothing.
 """
 
 from typing import Protocol
