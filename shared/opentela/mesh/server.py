@@ -23,7 +23,7 @@ from opentela.core.errors import ConfigError, MeshUnavailableError, PortInUseErr
 from opentela.mesh import files
 
 VERSION_MIN: Final = (2, 12, 7)
-"""Older hubs believed a leaf that published what its link may not (found by the tests of fences)."""
+"""Older hubs believed a leaf that published what its link may not; tests of fences found it."""
 READY_TIMEOUT_S: Final = 15.0
 """A server is ready in 0.1 s; a loaded login node may take seconds."""
 STOP_GRACE_S: Final = 5.0
