@@ -15,7 +15,7 @@ from opentela.core.errors import CredentialError, MeshUnavailableError, WireErro
 from opentela.mesh import nats_wire
 from opentela.mesh.access import Access, Server
 from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, PING_EVERY_S, PINGS_LOST_MAX
-from opentela.mesh.nats_wire import Info, Message, Ping, Pong, Refusal
+from opentela.mesh.nats_wire import Fine, Info, Message, Ping, Pong, Refusal
 from opentela.mesh.websocket import KEY_BYTES, WebsocketClient
 
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
@@ -239,8 +239,10 @@ class DataConnection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
 
-    def _handle(self, event: Info | Ping | Pong | Refusal) -> None:
+    def _handle(self, event: Info | Ping | Pong | Fine | Refusal) -> None:
         match event:
+            case Fine():
+                pass
             case Ping():
                 self._say(nats_wire.PONG)
             case Pong():
