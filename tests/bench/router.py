@@ -189,18 +189,26 @@ async def _cost(scene: Scene) -> list[Figure]:
             for role, pid in scene.path.pids.items()
         ),
     ]
-    if scene.peer is None:
-        return figures
-    peer = scene.peer
+    if scene.peer is not None:
+        router_us = run.cpu_us["router"]
+        figures += await _cost_beside(
+            scene, scene.peer, targets[scene.peer.name], router_us=router_us, whole_us=whole_us
+        )
+    return figures
+
+
+async def _cost_beside(
+    scene: Scene, peer: Peer, target: Target, *, router_us: float, whole_us: float
+) -> list[Figure]:
+    """Return what ours costs in shares of what the peer costs, in the same run."""
     theirs = await saturated(
-        targets[peer.name], {peer.name: peer.pid}, concurrency=CONCURRENCY, seconds=SATURATED_S
+        target, {peer.name: peer.pid}, concurrency=CONCURRENCY, seconds=SATURATED_S
     )
     peer_us, peer_mb = theirs.cpu_us[peer.name], procfs.pss_mb(peer.pid)
     router_mb = procfs.pss_mb(scene.path.pids["router"])
     told = f"{peer_us:.0f} us {peer.name}, same run"
     ratio = peer_us / whole_us
     return [
-        *figures,
         Figure(
             f"requests a second a core, whole path, of {peer.name}",
             ratio,
@@ -210,11 +218,7 @@ async def _cost(scene: Scene) -> list[Figure]:
             told,
         ),
         Figure.below(
-            f"CPU a request, router, of {peer.name}",
-            run.cpu_us["router"] / peer_us,
-            "x",
-            CPU_RATIO_MAX,
-            told,
+            f"CPU a request, router, of {peer.name}", router_us / peer_us, "x", CPU_RATIO_MAX, told
         ),
         Figure.below(
             f"PSS, router, of {peer.name}",

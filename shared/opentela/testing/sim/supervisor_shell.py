@@ -102,7 +102,10 @@ class SupervisorShell:
         )
         node.on_mesh_lost = self._on_mesh_lost
         node.on_mesh_back = self._on_mesh_back
-        self._performers: Mapping[type, Callable[..., None]] = {
+        self._performers = self._performing()
+
+    def _performing(self) -> Mapping[type, Callable[..., None]]:
+        return {
             a.MakeSession: self._make_session,
             a.LaunchEngine: self._launch_engine,
             a.StopEngine: self._stop_engine,
