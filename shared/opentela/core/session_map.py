@@ -7,7 +7,7 @@ exception, and return what changed, which is what to pass on.
 """
 
 from bisect import bisect_right, insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -27,26 +27,27 @@ from opentela.core.record import (
     SignedClaim,
     claim_of,
     ended_at_ms,
-    is_suspected,
     lifecycle_of,
     merge,
     normal,
     read_claim,
 )
+from opentela.core.story import Stories, StoryLine
 
 Verify: TypeAlias = Callable[[Claim, SignedClaim], str]
 """Why a claim is not its provider's word, or nothing: `core.warrant.Authority`."""
 
 RECORDS_MAX: Final = 200_000
 """Records held, tombstones included; some 2 KB each. Newcomers beyond it are refused."""
+SESSIONS_PER_PROVIDER: Final = 10_000
+"""Sessions of one provider that live at a time; ten times as many as any has nodes."""
+TOMBSTONES_FACTOR: Final = 4
+"""Records of one provider, tombstones included, for each session that it may have: restarts of a
+day. It cannot fill the map alone, and so keep others out."""
 WITNESSES_MAX: Final = 32
 """Names in one record; more registries than that are a mistake or an attack."""
 SKEW_MS: Final = 3_600_000
 """How far in the future an owner's times may lie: clocks of nodes differ by minutes, not hours."""
-STORY_LINES_MAX: Final = 16
-"""Lines of a session's story; the oldest go first."""
-STORIES_MAX: Final = 20_000
-"""Sessions with a story; a thousand bytes each. The oldest go first."""
 _RECORD_BYTES: Final = 128
 """What a record needs on the wire beside its claim and its witnesses."""
 
@@ -61,6 +62,7 @@ class Reason(StrEnum):
     FUTURE = "future"  # its times lie further ahead than clocks may differ
     FORGOTTEN = "forgotten"  # it ended so long ago that its tombstone is gone
     FULL = "full"  # the map holds RECORDS_MAX
+    QUOTA = "quota"  # its provider has as many sessions as one may have
 
 
 class Rejection(NamedTuple):
@@ -91,17 +93,6 @@ class Applied(NamedTuple):
         return {claim_of(after).session: after for _, after in self.changes}
 
 
-class StoryLine(NamedTuple):
-    """One step of how a record came to be."""
-
-    at: float
-    source: str
-    lifecycle: Lifecycle
-    incarnation: int
-    suspected: bool
-    witnesses: tuple[str, ...]
-
-
 class SessionMap:
     """Session records, joined as they come.
 
@@ -114,14 +105,23 @@ class SessionMap:
         horizon_ms: Latest birth among the forgotten: an older id that is not held has `LEFT`.
     """
 
-    def __init__(self, verify: Verify, *, records_max: int = RECORDS_MAX) -> None:
+    def __init__(
+        self,
+        verify: Verify,
+        *,
+        records_max: int = RECORDS_MAX,
+        sessions_per_provider: int = SESSIONS_PER_PROVIDER,
+    ) -> None:
         self._verify = verify
         self._records_max = records_max
+        self._quota = sessions_per_provider
+        self._living_of: Counter[ProviderId] = Counter()
+        self._held_of: Counter[ProviderId] = Counter()
         self._records: dict[SessionId, SessionRecord] = {}
         self._living: dict[SessionId, SessionRecord] = {}
         self._left_at_ms: dict[SessionId, int] = {}
         self._order: list[SessionId] = []
-        self._stories: dict[SessionId, deque[StoryLine]] = {}
+        self._stories = Stories()
         self.records: Mapping[SessionId, SessionRecord] = MappingProxyType(self._records)
         self.living: Mapping[SessionId, SessionRecord] = MappingProxyType(self._living)
         self.trie = DigestTrie()
@@ -160,7 +160,8 @@ class SessionMap:
         record = SessionRecord(signed=signed)
         checked = self._checked(record)
         if not isinstance(checked, Rejection):
-            checked = _refusal_of_owner(record, checked, path, wall) or checked
+            refusal = _refusal_of_owner(record, checked, path, wall)
+            checked = refusal or self._refusal_by_quota(record, checked) or checked
         if isinstance(checked, Rejection):
             return self._outcome([], [checked])
         return self._outcome(*_parted([self._join(record, checked, source, wall)]))
@@ -209,7 +210,7 @@ class SessionMap:
         if joined is mine:
             return None
         self._store(session, joined, new=mine is None)
-        self._tell(session, joined, source, wall)
+        self._stories.tell(joined, source, wall)
         return Change(mine, joined)
 
     def _refusal_of_newcomer(self, record: SessionRecord, claim: Claim) -> Rejection | None:
@@ -224,16 +225,34 @@ class SessionMap:
             return Rejection(Reason.FULL, f"{self._records_max} sessions are held", record, session)
         return None
 
+    def _refusal_by_quota(self, record: SessionRecord, claim: Claim) -> Rejection | None:
+        """Return why a provider may not have one more session.
+
+        Only owners are held to it: what one registry has let in, the others take, or they would
+        never agree. A mesh of several may so hold a few more.
+        """
+        if claim.session in self._records:
+            return None
+        living, held = self._living_of[claim.provider], self._held_of[claim.provider]
+        if living < self._quota and held < self._quota * TOMBSTONES_FACTOR:
+            return None
+        detail = f"{claim.provider} has {living} sessions, and {held - living} that have left"
+        return Rejection(Reason.QUOTA, detail, record, claim.session)
+
     def _store(self, session: SessionId, record: SessionRecord, *, new: bool) -> None:
+        provider = claim_of(record).provider
         self._records[session] = record
         self.trie.put(session, record_hash(record))
         if new:
             insort(self._order, session)
+            self._held_of[provider] += 1
+        self._living_of[provider] -= session in self._living
         if lifecycle_of(record) is Lifecycle.LEFT:
             self._living.pop(session, None)
             self._left_at_ms[session] = ended_at_ms(record)
         else:
             self._living[session] = record
+            self._living_of[provider] += 1
 
     def refuse(self, reason: Reason, detail: str, record: SessionRecord) -> Rejection:
         """Count a refusal for a reason that only the caller can see, and return it."""
@@ -257,10 +276,11 @@ class SessionMap:
         gone = [session for session, at_ms in self._left_at_ms.items() if at_ms <= cut_ms]
         for session in gone:
             self.trie.put(session, 0)
-            born_at_ms = claim_of(self._records.pop(session)).born_at_ms
-            self.horizon_ms = max(self.horizon_ms, born_at_ms)
+            claim = claim_of(self._records.pop(session))
+            self.horizon_ms = max(self.horizon_ms, claim.born_at_ms)
+            self._held_of[claim.provider] -= 1
             self._left_at_ms.pop(session)
-            self._stories.pop(session, None)
+            self._stories.forget(session)
         if gone:
             self._order = sorted(self._records)
         return gone
@@ -300,25 +320,7 @@ class SessionMap:
 
     def story(self, session: SessionId) -> tuple[StoryLine, ...]:
         """Return the latest steps of how the record of *session* came to be."""
-        return tuple(self._stories.get(session, ()))
-
-    def _tell(self, session: SessionId, record: SessionRecord, source: str, wall: float) -> None:
-        story = self._stories.get(session)
-        if story is None:
-            if len(self._stories) >= STORIES_MAX:
-                del self._stories[next(iter(self._stories))]
-            story = self._stories[session] = deque(maxlen=STORY_LINES_MAX)
-        claim = claim_of(record)
-        story.append(
-            StoryLine(
-                at=wall,
-                source=source,
-                lifecycle=lifecycle_of(record),
-                incarnation=claim.incarnation,
-                suspected=is_suspected(record),
-                witnesses=record.witnesses if record.witnesses_of >= claim.incarnation else (),
-            )
-        )
+        return self._stories.of(session)
 
     def validate(self) -> None:
         """Assert that everything derived from the records is what they say; for tests."""
@@ -332,6 +334,11 @@ class SessionMap:
             trie.put(session, record_hash(record))
         assert self._order == sorted(self._records)
         assert len(self._living) + len(self._left_at_ms) == len(self._records)
+        for count, records in (
+            (self._held_of, self._records),
+            (self._living_of, self._living),
+        ):
+            assert +count == Counter(claim_of(record).provider for record in records.values())
         assert trie.hashes() == self.trie.hashes()
         assert trie.children(b"") == self.trie.children(b"")
 
@@ -340,16 +347,6 @@ def record_bytes(record: SessionRecord) -> int:
     """Return an upper bound of what *record* takes in a message."""
     names = sum(len(witness) + 2 for witness in record.witnesses)
     return len(record.signed.body) + len(record.signed.signature) + names + _RECORD_BYTES
-
-
-def described(story: Iterable[StoryLine]) -> str:
-    """Return a story on one line, for errors and logs."""
-    return "; ".join(
-        f"{line.at:.3f} {line.source}: #{line.incarnation} {line.lifecycle.name}"
-        + (" suspected" if line.suspected else "")
-        + (f" by {','.join(line.witnesses)}" if line.witnesses else "")
-        for line in story
-    )
 
 
 def _refusal_of_owner(

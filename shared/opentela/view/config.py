@@ -5,6 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from opentela.core.session_map import SESSIONS_PER_PROVIDER
+
 Seconds = Annotated[float, Meta(gt=0)]
 
 
@@ -16,8 +18,10 @@ class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             some 300 bytes each. Below 5 s, so that views agree within 5 s of a healed partition.
         retry_s: Seconds until an unanswered question is asked again, while booting and after.
         ask_timeout_s: Seconds to wait for an answer; above any round trip of the mesh.
+        sessions_per_provider: As the registries have it: beyond it, no owner is heard directly.
     """
 
     repair_s: Seconds = 2.0
     retry_s: Seconds = 0.5
     ask_timeout_s: Seconds = 2.0
+    sessions_per_provider: Annotated[int, Meta(ge=1)] = SESSIONS_PER_PROVIDER

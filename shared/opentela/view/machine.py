@@ -125,7 +125,7 @@ class ViewMachine:
         self._number = 0
         self._round_at: float | None = 0.0
         self._booted_to = PageAsk()
-        self.held = SessionMap(verify)
+        self.held = SessionMap(verify, sessions_per_provider=config.sessions_per_provider)
         self.caught_up = False
         self.stale_since: float | None = None
 

@@ -9,7 +9,8 @@ from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.core.ids import SessionId
 from opentela.core.record import SessionRecord
-from opentela.core.session_map import SessionMap, StoryLine, Verify
+from opentela.core.session_map import SessionMap, Verify
+from opentela.core.story import StoryLine
 from opentela.mesh.bus import Bus, Handler, Message
 from opentela.service import SystemClock
 from opentela.tasks import Tasks

@@ -159,9 +159,16 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_fiel
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_field="kind"):
-    """`otela.v1.registries`: a registry is there, once a gossip round."""
+    """`otela.v1.registries`: a registry is there, once a gossip round, or leaves.
+
+    Attributes:
+        instance: Random, one a process: two that go by one name find out.
+        leaving: It stops in order. Nobody waits for it, as one would for a registry that is silent.
+    """
 
     registry: str
+    instance: str = ""
+    leaving: bool = False
 
 
 SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves

@@ -51,9 +51,14 @@ class Field:
 
     @asynccontextmanager
     async def registry(
-        self, name: str = "registry1", *, at: str = HUB, config: RegistryConfig = QUICK
+        self,
+        name: str = "registry1",
+        *,
+        at: str = HUB,
+        config: RegistryConfig = QUICK,
+        key: str = "",
     ) -> AsyncIterator[RegistryShell]:
-        """Run a registry, wired to its connection as the command wires it."""
+        """Run a registry, wired as the command wires it; its health is under *key*, or its name."""
         shells: list[RegistryShell] = []
 
         def on_state(state: BusState, _why: str) -> None:
@@ -61,7 +66,7 @@ class Field:
                 shell.mesh_changed(connected=state is BusState.CONNECTED)
 
         def on_ready(flag: bool, reason: str) -> None:  # noqa: FBT001
-            self.ready[name] = flag, reason
+            self.ready[key or name] = flag, reason
 
         access = self.mesh.access(role="registry", name=name, at=at)
         async with (

@@ -158,3 +158,31 @@ async def test_a_second_registry_must_agree_before_a_session_is_suspected(field:
         record = view.records[owner.claim.session]
         assert record.witnesses == ("registry1", "registry2")
     assert QUICK.peers.quorum == 2
+
+
+async def test_a_registry_that_stops_says_so(field: Field) -> None:
+    """The other neither counts it as away nor waits for its word before it ends a dead session."""
+    owner = new_owner()
+    async with field.registry("registry1") as one, field.view() as view:
+        async with field.registry("registry2"), field.session(owner, every_s=0.2) as session:
+            await until(lambda: one.status()["peers"] == ["registry2"])
+            await until(lambda: shows(view, owner))
+            await session.die()
+        await until(lambda: one.status()["peers"] == [])
+        assert one.status()["peers_away"] == []
+        # Far sooner than `memory_s`, which is what a registry that was killed would take.
+        await until(lambda: owner.claim.session not in view.records)
+
+
+async def test_two_registries_of_one_name_are_red(field: Field) -> None:
+    """Both say so, until one is gone."""
+    async with field.registry("registry1", key="first"):
+        await until(lambda: field.ready.get("first") == (True, ""))
+        async with field.registry("registry1", key="second"):
+            for key in ("first", "second"):
+                await until(
+                    lambda key=key: field.ready.get(key, (True, ""))[1].startswith(
+                        "another registry is called registry1, too"
+                    )
+                )
+        await until(lambda: field.ready["first"] == (True, ""))

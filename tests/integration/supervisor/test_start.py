@@ -168,7 +168,7 @@ class TestFailure:
         assert down.session == first.session
         assert down.reason.startswith("hung" if how is signal.SIGSTOP else "engine was ended by")
         second = await witness.heard(Lifecycle.SERVING, not_of=first.session)
-        assert second.key != first.key
+        assert (second.key, second.nonce) != (first.key, first.nonce)
         assert witness.lives()[first.session] == ["JOINING", "SERVING", "DOWN", "LEFT"]
         assert set(supervisor.alive()) & set(before) == set()
 

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from opentela.core import session_map as maps
+from opentela.core import story as stories
 from opentela.core.record import (
     CLAIM_BYTES_MAX,
     Claim,
@@ -16,14 +16,14 @@ from opentela.core.record import (
 )
 from opentela.core.session_map import (
     SKEW_MS,
-    STORY_LINES_MAX,
+    TOMBSTONES_FACTOR,
     WITNESSES_MAX,
     Applied,
     Reason,
     SessionMap,
-    described,
     record_bytes,
 )
+from opentela.core.story import STORY_LINES_MAX, described
 from opentela.testing.owner import BORN_AT_MS, Owner
 from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.wire.subjects import SessionPath
@@ -180,6 +180,50 @@ def test_a_full_map_refuses_newcomers_only(owner: Owner) -> None:
     assert reasons(admit(held, owner)) == []
 
 
+def test_a_provider_may_have_so_many_sessions() -> None:
+    """A newcomer beyond is refused and counted; the living go on, and make room when they leave."""
+    first, second, third = owners(3)
+    stranger = Owner(FakeIdentity(random.Random(9)), provider="q")
+    held = SessionMap(vouch(), sessions_per_provider=2)
+    for owner in (first, second, stranger):
+        assert reasons(admit(held, owner)) == []
+    (refused,) = admit(held, third).rejected
+    assert (refused.reason, refused.session) == (Reason.QUOTA, third.claim.session)
+    assert refused.detail == "p has 2 sessions, and 0 that have left"
+    assert held.rejections == {Reason.QUOTA: 1}
+    first.say()
+    assert reasons(admit(held, first)) == []
+    held.validate()
+    first.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS + 10)
+    admit(held, first)
+    assert reasons(admit(held, third)) == []
+    held.validate()
+
+
+def test_what_one_registry_has_let_in_the_others_take() -> None:
+    """Or two that heard different ones first would never agree."""
+    first, second = owners(2)
+    held = SessionMap(vouch(), sessions_per_provider=1)
+    admit(held, first)
+    assert reasons(apply(held, second.record)) == []
+    assert len(held.living) == 2
+    held.validate()
+
+
+def test_sessions_that_come_and_go_do_not_fill_the_map() -> None:
+    """Tombstones of one provider are bounded, too, until they are forgotten."""
+    held = SessionMap(vouch(), sessions_per_provider=1)
+    crowd = owners(TOMBSTONES_FACTOR + 1)
+    for owner in crowd[:-1]:
+        admit(held, owner)
+        owner.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS + 10)
+        assert reasons(admit(held, owner)) == []
+    assert reasons(admit(held, crowd[-1])) == [Reason.QUOTA]
+    held.forget(BORN_AT_MS + 10)
+    held.validate()
+    assert reasons(admit(held, crowd[-1])) == []
+
+
 def test_what_has_left_lives_on_as_a_tombstone(held: SessionMap, owner: Owner) -> None:
     """Applications no longer see it; merges still do."""
     admit(held, owner)
@@ -298,7 +342,7 @@ def test_stories_of_many_sessions_are_bounded(
     held: SessionMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest is given up first."""
-    monkeypatch.setattr(maps, "STORIES_MAX", 2)
+    monkeypatch.setattr(stories, "STORIES_MAX", 2)
     first, *others = owners(3)
     for owner in (first, *others):
         admit(held, owner)

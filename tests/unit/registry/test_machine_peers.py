@@ -219,3 +219,50 @@ def test_the_round_after_next_is_never_far(registry: Driven) -> None:
     record = SessionRecord(signed=crowd(1)[0].signed)
     registry.step(3.2, m.GossipHeard(message=Records(sender="r2", records=(record,))))
     assert registry.machine.next_deadline() <= 4.0
+
+
+def presence(registry: str, instance: str = "", *, leaving: bool = False) -> m.PresenceHeard:
+    said = Presence(registry=registry, instance=instance, leaving=leaving)
+    return m.PresenceHeard(presence=said)
+
+
+def test_it_says_farewell(registry: Driven) -> None:
+    """And only that."""
+    (said,) = registry.step(3.2, m.Leaving())
+    assert said == m.PublishPresence(presence=Presence(registry="r1", leaving=True))
+
+
+def test_a_peer_that_said_farewell_delays_no_eviction(owner: Owner) -> None:
+    """One that fell silent does: it may hear whom nobody here hears."""
+    left_at: dict[bool, float] = {}
+    for leaving in (True, False):
+        registry = Driven().boot()
+        registry.step(3.1, presence("r2"))
+        registry.join(owner, 3.2)
+        registry.step(3.3, presence("r2", leaving=leaving))
+        registry.run(3.3 + 650.0, each=nobody_answers)
+        (line,) = [
+            line
+            for line in registry.machine.held.story(owner.claim.session)
+            if line.lifecycle is Lifecycle.LEFT
+        ]
+        left_at[leaving] = line.at - BORN_AT_MS / 1000
+    assert left_at[True] < 60
+    assert left_at[False] > 600
+
+
+def test_a_namesake_is_told_of_once_and_makes_it_red(registry: Driven) -> None:
+    """For as long as it is heard."""
+    assert registry.step(3.5, presence("r1")) == []
+    taken, red = registry.step(3.6, presence("r1", "other"))
+    assert taken == m.NameTaken(instance="other")
+    assert isinstance(red, m.SetReady)
+    assert red.reason == "another registry is called r1, too: give one another access file"
+    assert registry.step(4.6, presence("r1", "other")) == []
+    assert only(m.SetReady, registry.run(11.0)) == [m.SetReady(flag=True, reason="")]
+    # Beginning anew, it is told of anew; leaving, it ends it.
+    assert len(registry.step(12.0, presence("r1", "other"))) == 2
+    assert registry.step(12.5, presence("r1", "other", leaving=True)) == [
+        m.SetReady(flag=True, reason="")
+    ]
+    assert registry.machine.status(12.5)["peers"] == []

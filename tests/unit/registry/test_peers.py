@@ -61,3 +61,12 @@ def test_names_are_bounded(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not peers.heard("r3", 0.0)
     peers.heard("r2", 4.0)
     assert peers.there(8.0) == ["r2"]
+
+
+def test_a_peer_that_says_farewell_is_forgotten_at_once(peers: Peers) -> None:
+    """Nobody waits for it, and it counts for nothing; when it comes back, it is news."""
+    peers.heard("r2", 0.0)
+    peers.left("r2")
+    peers.left("never-heard-of")
+    assert (peers.quorum(1.0), peers.away(50.0), peers.known(1.0)) == (1, [], [])
+    assert peers.heard("r2", 1.0)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from opentela.core.errors import ConfigError
+from opentela.core.session_map import SESSIONS_PER_PROVIDER
 from opentela.telemetry.config import HealthConfig, LogConfig
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -88,7 +89,9 @@ class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         memory_s: Seconds for which an away peer is remembered, and nobody evicted: it may hear whom
             nobody here does, and an eviction cannot be refuted. Above the longest partition that
             is to be survived; so long do silent sessions linger, suspected, when a registry dies.
-        quorum: Registries that must fail to reach a session; capped at those that there are.
+        quorum: Registries that must fail to reach a session before it is suspected; capped at
+            those that were heard within `heard_s`, this one included, so that the last one decides
+            alone. One that stops in order is not counted from then on.
         learn_s: Seconds for which a registry without peers and without a state file listens
             before it answers: three beats make every living session known.
     """
@@ -125,11 +128,14 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         access: File that lets this registry into the mesh, as `otela mesh` writes it.
+        sessions_per_provider: Sessions of one provider that live at a time; owners' claims to more
+            are refused, whatever a runaway or hostile provider starts.
         unroutable_is_unready: Whether `/readyz` is red while a model that is offered has no
             routable session. `/status` and the metrics tell it in any case.
     """
 
     access: str
+    sessions_per_provider: Count = SESSIONS_PER_PROVIDER
     detector: DetectorConfig = DetectorConfig()
     restraint: RestraintConfig = RestraintConfig()
     peers: PeersConfig = PeersConfig()

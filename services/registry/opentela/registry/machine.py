@@ -6,6 +6,8 @@ What it composes: sessions and judgement (`sessions`), the other registries (`pe
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from opentela.core.errors import WireError
 from opentela.core.rng import Rng
 from opentela.core.session_map import SessionMap, Verify
@@ -44,8 +46,18 @@ class RegistryMachine:
         is_ready, reason: Whether the registry is well, and if not, why.
     """
 
-    def __init__(self, *, name: str, verify: Verify, rng: Rng, config: RegistryConfig) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        verify: Verify,
+        rng: Rng,
+        config: RegistryConfig,
+        instance: str = "",
+    ) -> None:
         self._name = name
+        self._presence = Presence(registry=name, instance=instance)
+        self._namesake_until = 0.0
         self._rng = rng
         self._config = config
         self._peers = Peers(config.peers)
@@ -82,7 +94,7 @@ class RegistryMachine:
         if self._boot.phase is Phase.KNOWING and not self._sessions.is_settled:
             self._sessions.is_settled = True
             actions.append(m.ServeSnapshots())
-        actions += self._readiness()
+        actions += self._readiness(at)
         self._expected_at = self.next_deadline()
         return actions
 
@@ -125,6 +137,8 @@ class RegistryMachine:
                 self._boot.has_state = bool(event.records)
                 actions = sessions.merged(at, event.records, "state file")
                 self.held.adopt_horizon(cut_ms=event.cut_ms, horizon_ms=event.horizon_ms)
+            case m.Leaving():
+                actions = [m.PublishPresence(presence=replace(self._presence, leaving=True))]
             case m.Tick():
                 pass
             case _:
@@ -138,7 +152,7 @@ class RegistryMachine:
                 if self._peer_heard(at, verdict.registry):
                     actions = self._sessions.judged(at, path, verdict)
             case m.PresenceHeard(presence=presence):
-                actions = self._on_presence(at, presence.registry)
+                actions = self._on_presence(at, presence)
             case m.GossipHeard(message=message):
                 actions = self._on_gossip(at, message)
             case m.SnapshotAsked(ask=ask, reply=reply):
@@ -168,11 +182,27 @@ class RegistryMachine:
         self._peers.heard(peer, at.now)
         return True
 
-    def _on_presence(self, at: Moment, peer: str) -> list[m.Action]:
-        if peer == self._name or not self._peers.heard(peer, at.now):
+    def _on_presence(self, at: Moment, presence: Presence) -> list[m.Action]:
+        peer = presence.registry
+        if peer == self._name:
+            return self._on_namesake(at, presence)
+        if presence.leaving:
+            self._peers.left(peer)
+            return []
+        if not self._peers.heard(peer, at.now):
             return []
         # It was away: compare at once, much may have happened on its side.
         return [m.PublishGossip(peer=peer, message=exchange.opening(self.held, self._name))]
+
+    def _on_namesake(self, at: Moment, presence: Presence) -> list[m.Action]:
+        """Take a presence under our own name: our own, or of somebody who must not have it."""
+        if presence.instance == self._presence.instance:
+            return []
+        was_alone = self._namesake_until <= at.now
+        # Answers and gossip go by name: what is meant for one of us, either may get.
+        heard_s = 0.0 if presence.leaving else self._config.peers.heard_s
+        self._namesake_until = at.now + heard_s
+        return [m.NameTaken(instance=presence.instance)] if was_alone and heard_s else []
 
     def _on_gossip(self, at: Moment, message: Gossip) -> list[m.Action]:
         match message:
@@ -245,7 +275,7 @@ class RegistryMachine:
 
     def _round(self, at: Moment) -> list[m.Action]:
         """Do what is done once in a while: tell peers, compare, conclude, forget."""
-        actions: list[m.Action] = [m.PublishPresence(presence=Presence(registry=self._name))]
+        actions: list[m.Action] = [m.PublishPresence(presence=self._presence)]
         partner = self._peers.partner(at.now, self._rng)
         if partner is not None:
             opening = exchange.opening(self.held, self._name)
@@ -257,16 +287,18 @@ class RegistryMachine:
         self.models = routable_sessions(self.held.living.values())
         return actions
 
-    def _readiness(self) -> list[m.Action]:
-        reason = self._trouble()
+    def _readiness(self, at: Moment) -> list[m.Action]:
+        reason = self._trouble(at.now)
         if (not reason, reason) == (self.is_ready, self.reason):
             return []
         self.is_ready, self.reason = not reason, reason
         return [m.SetReady(flag=self.is_ready, reason=reason)]
 
-    def _trouble(self) -> str:
+    def _trouble(self, now: float) -> str:
         if self._mesh_is_lost:
             return "the mesh does not answer"
+        if now < self._namesake_until:
+            return f"another registry is called {self._name}, too: give one another access file"
         if self._boot.phase is not Phase.KNOWING:
             return f"{self._boot.phase.name.lower()} what there is"
         if self._sessions.restraint.doubting_since is not None:

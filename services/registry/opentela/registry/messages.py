@@ -120,12 +120,16 @@ class MeshBack(msgspec.Struct, frozen=True, kw_only=True):
     """The connection to the mesh is there again."""
 
 
+class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+    """This registry is about to stop; the last event."""
+
+
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """`next_deadline` is reached."""
 
 
 SessionEvent: TypeAlias = (
-    Restored | DeltaHeard | BeatHeard | ProbeAnswered | ProbeRefused | Advised | Tick
+    Restored | DeltaHeard | BeatHeard | ProbeAnswered | ProbeRefused | Advised | Leaving | Tick
 )
 PeerEvent: TypeAlias = (
     VerdictHeard
@@ -177,6 +181,12 @@ class PublishEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: LifecycleEvent
 
 
+class NameTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """Log: another registry goes by the name of this one."""
+
+    instance: str
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Answer who asked for records."""
 
@@ -226,5 +236,6 @@ Action: TypeAlias = (
     | ServeSnapshots
     | Refused
     | RefusedMessage
+    | NameTaken
     | SetReady
 )

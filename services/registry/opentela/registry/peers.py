@@ -1,4 +1,14 @@
-"""The other registries: who is there, whom to gossip with, how many make a quorum."""
+"""The other registries: who is there, whom to gossip with, how many make a quorum.
+
+::
+
+    (unknown) ──a word──► there ──silent for `heard_s`──► away ──for `memory_s`──► (unknown)
+                            └──────────────"I leave"────────────────────────────────────┘
+
+Who is there counts for the quorum. Who is away does not, but while it is remembered nobody is
+evicted: it may be cut off, and hear sessions that nobody here does. One that left in order says so,
+and is neither counted nor waited for. With one registry left, its word alone is the quorum.
+"""
 
 from typing import Final
 
@@ -22,6 +32,10 @@ class Peers:
         if name in self._heard_at or len(self._heard_at) < PEERS_MAX:
             self._heard_at[name] = now
         return was_away and name in self._heard_at
+
+    def left(self, name: str) -> None:
+        """Take a peer's farewell: it is forgotten at once."""
+        self._heard_at.pop(name, None)
 
     def there(self, now: float) -> list[str]:
         """Return who was heard lately."""

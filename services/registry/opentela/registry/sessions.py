@@ -60,7 +60,7 @@ class Sessions:
         self._reminders = Throttle(REMIND_EVERY_S)
         self._down_at: dict[SessionId, float] = {}
         self._unknown: OrderedDict[SessionId, SessionPath] = OrderedDict()
-        self.held = SessionMap(verify)
+        self.held = SessionMap(verify, sessions_per_provider=config.sessions_per_provider)
         self.detector = Detector(config.detector)
         self.restraint = Restraint(config.restraint)
         self.is_settled = False

@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +56,9 @@ class RegistryShell:
         self._clock = clock
         # Chooses peers and spreads rounds: nothing here is secret.
         rng = random.Random()  # noqa: S311
-        self._machine = RegistryMachine(name=name, verify=verify, rng=rng, config=config)
+        self._machine = RegistryMachine(
+            name=name, verify=verify, rng=rng, config=config, instance=self._instance
+        )
         self._outbox = Outbox(bus)
         self._report = Report(self._machine)
         self._refusals = Refusals()
@@ -94,6 +96,7 @@ class RegistryShell:
         async with shell._stack:
             if config.retention.state_file:
                 shell._stack.push_async_callback(shell._write_state)
+            shell._stack.push_async_callback(shell._say_farewell)
             await shell._stack.enter_async_context(shell._tasks)
             shell._stack.callback(shell._stop)
             shell._restore()
@@ -171,6 +174,8 @@ class RegistryShell:
                 self._refusals.records(now, rejected, source=source)
             case m.RefusedMessage(kind=kind, error=error):
                 self._reject(kind, "", error)
+            case m.NameTaken(instance=instance):
+                log.error("registry_name_taken", name=self._name, instance=instance)
             case _:
                 self._publish(action)
 
@@ -218,6 +223,15 @@ class RegistryShell:
             log.error("state_unwritten", path=str(path), error=str(error))  # noqa: TRY400
 
     # Life --------------------------------------------------------------------
+
+    async def _say_farewell(self) -> None:
+        """Publish the last word; everything that could still be said has ended."""
+        now, wall = self._clock.now(), self._clock.wall()
+        for action in self._machine.step(now, wall, m.Leaving()):
+            if isinstance(action, m.PublishPresence):
+                letter = letters.letter(action, name=self._name, instance=self._instance)
+                with suppress(MeshUnavailableError):
+                    await self._bus.publish(letter.subject, letter.payload)
 
     def _stop(self) -> None:
         self._is_open = False

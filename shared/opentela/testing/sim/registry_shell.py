@@ -1,4 +1,4 @@
-"""A simulated registry: subscriptions and a timer around `registry.machine`, and nothing decided."""
+"""A simulated registry: subscriptions and a timer around `registry.machine`; decides nothing."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,12 +32,16 @@ class RegistryShell:
 
     def __init__(self, node: Node, config: RegistryConfig) -> None:
         self.node = node
+        self._instance = f"i{node.epoch}"
         self.machine = RegistryMachine(
-            name=node.name, verify=keys.vouch(), rng=node.rng, config=config
+            name=node.name,
+            verify=keys.vouch(),
+            rng=node.rng,
+            config=config,
+            instance=self._instance,
         )
         self.ready = (False, "")
         self.unreadable = 0
-        self._instance = f"i{node.epoch}"
         self._inbox = Inbox(node, node.name)
         self._driver = Driver[m.Event, m.Action](
             node,
@@ -105,7 +109,7 @@ class RegistryShell:
             case m.SetReady(flag=flag, reason=reason):
                 self.ready = (flag, reason)
                 node.note(".", f"ready: {flag} {reason}")
-            case m.Refused() | m.RefusedMessage():
+            case m.Refused() | m.RefusedMessage() | m.NameTaken():
                 node.note(".", f"refused {action}")
             case _:
                 letter = letters.letter(action, name=node.name, instance=self._instance)
