@@ -48,7 +48,7 @@ check: $(INSTALLED)  ## Format, lint, types, import rules, spelling, house rules
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo --no-timing-info 2>/dev/null || $(BIN)/lint-imports
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/codespell
 	@$(BIN)/pytest -q -p no:randomly tests/tidy
 

@@ -72,7 +72,7 @@ def test_a_failure_carries_its_traceback() -> None:
     out = io.StringIO()
     log.configure(service="router", stream=out)
     try:
-        {}["x"]
+        dict[str, int]()["x"]
     except KeyError:
         log.get_logger().exception("library_logged", value=object())
     (event,) = lines(out)
