@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from opentela.core.record import Claim, Lifecycle, read_claim
-from opentela.mesh import access, identity
+from opentela.core.warrant import Authority
+from opentela.mesh import access, warrants
 from opentela.supervisor import proctree
 from opentela.supervisor.proctree import Process
 from opentela.testing.mesh import TestMesh
@@ -43,14 +44,15 @@ BRISK = (
 class Witness:
     """What a registry hears of every session, each word of it verified."""
 
-    def __init__(self) -> None:
+    def __init__(self, verify: Authority) -> None:
+        self._verify = verify
         self.claims: list[Claim] = []
         self.beats: list[tuple[SessionPath, Beat]] = []
 
     def on_delta(self, message: Any) -> None:
         signed = control.read_delta(message.payload).signed
         claim = read_claim(signed.body)
-        assert identity.verify(claim.key, signed.body, signed.signature)
+        assert self._verify(claim, signed) == ""
         assert subjects.path_of(message.subject) == (claim.provider, claim.site, claim.session)
         self.claims.append(claim)
 
@@ -146,7 +148,7 @@ async def mesh() -> AsyncIterator[TestMesh]:
 @pytest.fixture
 async def witness(mesh: TestMesh) -> Witness:
     bus = await mesh.bus(role="registry")
-    witness = Witness()
+    witness = Witness(warrants.authority(mesh.access(role="registry")))
     await bus.subscribe(subjects.ALL_DELTAS, witness.on_delta)
     await bus.subscribe(subjects.ALL_BEATS, witness.on_beat)
     return witness

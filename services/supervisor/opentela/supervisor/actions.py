@@ -10,7 +10,7 @@ from opentela.wire.subjects import SessionPath
 
 
 class MakeSession(msgspec.Struct, frozen=True):
-    """Make a fresh key and answer with `SessionMade`."""
+    """Answer with `SessionMade`: the key under which the next session is claimed."""
 
 
 class LaunchEngine(msgspec.Struct, frozen=True):

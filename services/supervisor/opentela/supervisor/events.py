@@ -13,7 +13,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class SessionMade(msgspec.Struct, frozen=True):
-    """There is a fresh key for the next session."""
+    """There is a key for the next session; a nonce tells the sessions of one key apart."""
 
     key: str
 
