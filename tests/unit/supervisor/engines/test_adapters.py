@@ -151,6 +151,11 @@ def test_load_is_read_from_each_kind_by_its_own_names() -> None:
     assert adapter_for("openai", []).read_load(VLLM_METRICS) == EngineLoad()
 
 
+def test_metrics_are_only_asked_of_kinds_that_have_some() -> None:
+    """Any other engine may answer 404, or with a million lines."""
+    assert [adapter.name for adapter in ADAPTERS if not adapter.has_metrics] == ["openai"]
+
+
 def test_progress_is_read_from_the_lines_that_engines_print() -> None:
     """A percentage where there is one, a stage where there is none."""
     line = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:10<00:10]"
