@@ -1,6 +1,7 @@
 """A whole simulated mesh: registries, routers and supervisors at sites, in one world."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,8 @@ class ClusterForm(msgspec.Struct, frozen=True, kw_only=True):
         clock_drift: ... and gain or lose up to this share.
         restart_s: Until a supervisor that ended is started again, as a scheduler resubmits a job;
             0 for never.
+        state_every_s: Registries write their maps so often, and read them when they start again;
+            0 for never.
     """
 
     registries: dict[str, str]
@@ -40,6 +43,15 @@ class ClusterForm(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset_s: float = 600.0
     clock_drift: float = 1e-4
     restart_s: float = 5.0
+    state_every_s: float = 0.0
+
+
+class SavedState(NamedTuple):
+    """What a registry wrote to its file."""
+
+    records: tuple[SessionRecord, ...]
+    cut_ms: int
+    horizon_ms: int
 
 
 class Cluster:
@@ -66,6 +78,7 @@ class Cluster:
         self.on_map: list[Callable[[Node, SessionMap], None]] = []
         self.registries_forgot = False
         self.marks: dict[str, float] = {}
+        self._states: dict[str, SavedState] = {}
         rng = world.fork("clocks")
         world.network.lane_of = lane_of
         places = [*form.registries.items(), *form.routers.items()]
@@ -87,6 +100,15 @@ class Cluster:
         rng = self.world.fork("begin")
         for name in self.world.nodes:
             self.world.after(rng.random(), self.start, name)
+        if self.form.state_every_s:
+            self.world.after(self.form.state_every_s, self._write_states)
+
+    def _write_states(self) -> None:
+        for name, registry in self.registries.items():
+            held = registry.held
+            records = tuple(held.records.values())
+            self._states[name] = SavedState(records, held.cut_ms, held.horizon_ms)
+        self.world.after(self.form.state_every_s, self._write_states)
 
     def start(self, name: str) -> None:
         """Start the process of a node, if it is not running."""
@@ -97,6 +119,9 @@ class Cluster:
         if name in self.form.registries:
             registry = self.registries[name] = RegistryShell(node, self.form.registry)
             self._show(node, registry.held)
+            state = self._states.get(name)
+            if state is not None:
+                node.handle(registry.restore, *state)
             node.handle(registry.begin)
         elif name in self.form.routers:
             router = self.routers[name] = RouterShell(node, self.form.router, self.history)
