@@ -1,6 +1,7 @@
 """A request reaches one session as it came, and its answer comes back as it was."""
 
 import asyncio
+import gc
 
 import pytest
 from tests.integration.router.conftest import Bench, MakeBench
@@ -8,7 +9,10 @@ from tests.integration.router.raw import get, post
 from tests.unit.router.parts import record, session_of
 
 from opentela.core.record import ModelOffer
+from opentela.router.attempt import Attempts
 from opentela.router.config import AttemptConfig, ListenConfig
+from opentela.router.exchange import Exchange
+from opentela.router.leg import Leg
 from opentela.testing.fake_link import EVENTS, JSON, FakeStream
 
 ANSWER = b'{"id":"1", "choices":[ ] }'
@@ -302,3 +306,31 @@ async def test_where_the_time_went_is_told_when_wanted(make_bench: MakeBench) ->
     names = [part.partition(";dur=")[0] for part in told.split(", ")]
     assert names == ["ingress", "lookup", "mesh", "session"]
     assert all(float(part.partition("=")[2]) >= 0 for part in told.split(", "))
+
+
+def of_requests() -> list[object]:
+    """Return what is alive of any request."""
+    return [one for one in gc.get_objects() if isinstance(one, Exchange | Leg | Attempts)]
+
+
+async def test_a_finished_request_leaves_no_garbage(bench: Bench) -> None:
+    """Cycles would be found only by the collector, which stops everything to look for them."""
+    client = await bench.client()
+    bench.link.script = streamed
+    await client.ask(post())
+    bench.link.script = whole
+    await client.ask(post())
+    bench.link.streams.clear()
+    gc.collect()
+    before = len(of_requests())
+    gc.disable()
+    try:
+        for script in (whole, streamed) * 3:
+            bench.link.script = script
+            await client.ask(post(b'{"model":"m"}'))
+            await client.ask(post(b'{"model":"none"}'))
+        bench.link.streams.clear()
+        after = len(of_requests())
+    finally:
+        gc.enable()
+    assert after == before

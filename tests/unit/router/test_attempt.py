@@ -316,6 +316,19 @@ def test_what_no_session_can_do_better_is_not_repeated() -> None:
     assert given_up(actions) is FaultKind.BODY_TOO_LARGE
 
 
+def test_a_request_for_what_nobody_has_is_rejected_not_failed() -> None:
+    """No session failed, and nobody need look for a reason."""
+    attempts = Attempts(
+        config=CONFIG,
+        path=CHAT,
+        streams=False,
+        choose=lambda _: Fault(kind=FaultKind.MODEL_NOT_FOUND, message="none"),
+        rng=Dice(),
+    )
+    assert kinds(attempts.start(0.0)) == [GiveUp]
+    assert (attempts.outcome, attempts.status) == (Outcome.REJECTED, 404)
+
+
 def test_no_candidate_at_all_is_the_choosers_fault() -> None:
     """Unknown and absent models differ there."""
     client = Client(candidates=())

@@ -29,7 +29,6 @@ STATUSES = {
     FaultKind.NO_LIVE_SESSION: (503, "model_unavailable"),
     FaultKind.NO_MATCHING_SESSION: (503, "no_matching_session"),
     FaultKind.SESSION_REFUSED: (503, "session_refused"),
-    FaultKind.ROUTER_STOPPING: (503, "router_stopping"),
     FaultKind.ENGINE_TIMEOUT: (504, "engine_timeout"),
 }
 

@@ -367,7 +367,7 @@ class Attempts:
 
     def _give_up(self, fault: Fault) -> list[Action]:
         self.status = fault.http_status
-        self._conclude(Outcome.FAILED)
+        self._conclude(Outcome.FAILED if self.status >= _ENGINE_ERROR else Outcome.REJECTED)
         return [GiveUp(fault)]
 
     def _break(self, result: Result, fault: Fault, *, cancel: bool = False) -> list[Action]:

@@ -120,7 +120,7 @@ class Outcome(Enum):
     RUNNING = "running"
     OK = "ok"
     INCOMPLETE = "incomplete"  # ended as the engine wanted, without a reason to finish
-    REJECTED = "rejected"  # the engine answered 4xx
+    REJECTED = "rejected"  # the fault was the request's: 4xx, of the engine or of the router
     ENGINE_ERROR = "engine_error"  # the engine answered 5xx, or told of an error in the stream
     FAILED = "failed"  # no session brought an answer
     BROKEN = "broken"  # the answer broke after it had begun

@@ -133,13 +133,14 @@ class Exchange:
 
     def _new_attempts(self, ask: Ask) -> Attempts:
         desk, call, wish, kind = self._desk, self._call, self._heading.wish, self._incoming.kind
+        stopwatch = self._stopwatch  # and not self: a cycle is work for the garbage collector
         assert kind is not None, "not an engine's path"
 
         def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
             now = desk.clock.now()
             choice = desk.chooser.choose(call, wish, tried, now=now, wall=desk.clock.wall())
-            if self._stopwatch is not None:
-                self._stopwatch.chosen_s += desk.clock.now() - now
+            if stopwatch is not None:
+                stopwatch.chosen_s += desk.clock.now() - now
             return choice
 
         return Attempts(
@@ -204,6 +205,7 @@ class Exchange:
         leg.is_over = True
         if action.cancel and leg.stream is not None:
             leg.stream.cancel(action.why)
+        leg.stream = None  # which holds the leg as its sink
         if leg.is_counted:
             desk.policy.on_request_end(self._call, chosen)
         desk.outcomes.end(desk.clock.now(), chosen.session, action.result)
@@ -293,8 +295,10 @@ class Exchange:
         if self._is_concluded:
             return
         self._is_concluded = True
+        self._leg = None
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._desk.left()
         self._desk.journal.request_finished(self._record(outcome, status))
 

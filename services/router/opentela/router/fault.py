@@ -34,7 +34,6 @@ class FaultKind(Enum):
     NO_LIVE_SESSION = _Row(503, "server_error", "model_unavailable")
     NO_MATCHING_SESSION = _Row(503, "server_error", "no_matching_session")
     SESSION_REFUSED = _Row(503, "server_error", "session_refused")
-    ROUTER_STOPPING = _Row(503, "server_error", "router_stopping")
     ENGINE_TIMEOUT = _Row(504, "server_error", "engine_timeout")
 
 
