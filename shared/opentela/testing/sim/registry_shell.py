@@ -77,9 +77,9 @@ class RegistryShell:
         """Give it the map of an earlier life; before `begin`."""
         self._driver.feed(m.Restored(records=records, cut_ms=cut_ms, horizon_ms=horizon_ms))
 
-    def advise(self, session: SessionId, *, alive: bool) -> None:
-        """Let the scheduler say whether a session runs."""
-        self.node.handle(self._driver.feed, m.Advised(session=session, alive=alive))
+    def vouch(self, session: SessionId) -> None:
+        """Let the scheduler say that a session runs."""
+        self.node.handle(self._driver.feed, m.Advised(session=session, alive=True))
 
     def _handler(self, read: Read) -> Callable[[Message], None]:
         def handle(message: Message) -> None:
