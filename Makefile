@@ -16,7 +16,7 @@ ARGS ?=
 # The simulation: `make sim SEED=7 N=1` replays one seed, `make sim N=500` runs more.
 SCENARIO ?= swarm
 SEED ?= 0
-N ?= 20
+N ?= 200
 
 .PHONY: help
 help:  ## Print this
