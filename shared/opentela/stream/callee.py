@@ -12,7 +12,7 @@ What the engine sent before it failed still goes first. What comes late or twice
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
@@ -72,9 +72,6 @@ class CalleeSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout_s: float = 10.0
     body_bytes_max: int = 64 * 1024 * 1024
     window_bytes: int = WINDOW_BYTES
-
-
-_NEVER_BEGUN: Final = (FailKind.ENGINE_UNREACHABLE, FailKind.REFUSED, FailKind.TOO_LARGE)
 
 
 class _State(IntEnum):
@@ -322,8 +319,7 @@ class Callee:
 
     def _fail(self, kind: FailKind, message: str, *, abort: bool = True) -> list[CalleeAction]:
         # An engine that lacks a byte of the request cannot have begun to answer it.
-        begun = not self._more and kind not in _NEVER_BEGUN
-        fail = failure(self.stream, kind, message, may_have_begun=begun)
+        fail = failure(self.stream, kind, message, may_have_begun=not self._more)
         return self._finish([ABORT_ENGINE, fail] if abort else [fail])
 
     def _finish(self, actions: list[CalleeAction]) -> list[CalleeAction]:

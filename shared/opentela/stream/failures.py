@@ -1,7 +1,7 @@
 """Every failure of a stream says two things that decide what the router does next.
 
-*definite*: the engine surely did not begin. That is a fact of the moment, not of the kind: as long
-as the engine lacks a byte of the request it cannot have begun, whatever went wrong.
+*definite*: the engine surely did not begin. That is mostly a fact of the moment, not of the kind:
+as long as the engine lacks a byte of the request it cannot have begun, whatever went wrong.
 *retryable*: another session may do better. That is a property of the kind, and stands here.
 """
 
@@ -25,7 +25,14 @@ RETRYABLE: Final[dict[FailKind, bool]] = {
     FailKind.UNKNOWN: False,
 }
 
+NEVER_BEGUN: Final = frozenset((FailKind.REFUSED, FailKind.ENGINE_UNREACHABLE, FailKind.TOO_LARGE))
+"""Kinds that come before the engine has anything."""
+
 
 def failure(stream: int, kind: FailKind, message: str = "", *, may_have_begun: bool) -> Fail:
-    """Return the failure of *stream* with both marks set."""
-    return Fail(stream, kind, not may_have_begun, RETRYABLE[kind], message)
+    """Return the failure of *stream* with both marks set.
+
+    *may_have_begun* says whether the engine may have had the whole request.
+    """
+    is_definite = not may_have_begun or kind in NEVER_BEGUN
+    return Fail(stream, kind, is_definite, RETRYABLE[kind], message)

@@ -14,7 +14,7 @@ from opentela.router.link import MeshLink, MeshStream
 from opentela.stream.caller import CallerSettings
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings
-from opentela.testing.mesh import TestMesh, until
+from opentela.testing.mesh import HUB, TestMesh, until
 from opentela.wire import subjects
 from opentela.wire.frames import Fail, Headers, Timings
 from opentela.wire.subjects import SessionPath
@@ -93,12 +93,13 @@ class Fabric:
         stack: contextlib.AsyncExitStack,
         *,
         session_at: str = "a",
+        router_at: str = HUB,
         caller: CallerSettings | None = None,
         gateway: GatewaySettings | None = None,
         api_key: str = "",
     ) -> "Fabric":
         self = cls(mesh, session_at=session_at, stack=stack)
-        await self.open_link(caller)
+        await self.open_link(caller, at=router_at)
         self.session_client = await self.client(
             mesh.access(role="provider", provider="p", at=session_at)
         )
@@ -110,8 +111,8 @@ class Fabric:
         await self.reachable()
         return self
 
-    async def open_link(self, settings: CallerSettings | None = None) -> None:
-        self.router_client = await self.client(self.mesh.access(role="router"))
+    async def open_link(self, settings: CallerSettings | None = None, *, at: str = HUB) -> None:
+        self.router_client = await self.client(self.mesh.access(role="router", at=at))
         self.link = MeshLink(
             self.router_client, role="router1", rng=random.Random(1), settings=settings
         )

@@ -1,17 +1,18 @@
 """From the router's link over a hub and a leaf to an engine and back."""
 
 import asyncio
+import contextlib
 import hashlib
 
 import pytest
 from tests.integration.data.builder import Builder
-from tests.integration.data.fabric import PATH, Recorder
-from tests.integration.data.raw_engine import RawRequest
+from tests.integration.data.fabric import PATH, Fabric, Recorder
+from tests.integration.data.raw_engine import RawEngine, RawRequest
 
 from opentela.core.ids import SessionId
 from opentela.stream.callee import CalleeSettings
 from opentela.supervisor.gateway import GatewaySettings
-from opentela.testing.mesh import until
+from opentela.testing.mesh import TestMesh, until
 from opentela.wire import frames, subjects
 from opentela.wire.frames import WINDOW_BYTES, Data, FailKind, Head, Timings
 
@@ -48,6 +49,16 @@ async def test_a_request_is_answered(build: Builder) -> None:
     assert request.headers["accept-encoding"] == "identity"
     assert request.headers["traceparent"] == "00-1-2-01"
     assert fabric.link.in_flight == fabric.gateway.in_flight == 0
+
+
+async def test_a_router_at_one_site_reaches_a_session_at_another() -> None:
+    """From leaf to hub to leaf; and behind a websocket as well."""
+    async with contextlib.AsyncExitStack() as stack:
+        mesh = await stack.enter_async_context(TestMesh(leaves=("a", "b"), websocket=("a",)))
+        engine = await stack.enter_async_context(RawEngine(echo))
+        fabric = await Fabric.open(mesh, engine.address, stack, router_at="b")
+        body = bytes(range(256)) * 4096
+        assert (await fabric.ask(body).wait()).body == body
 
 
 async def test_requests_share_a_connection_to_the_engine(build: Builder) -> None:

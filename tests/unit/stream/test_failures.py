@@ -1,6 +1,6 @@
 """Failures say whether the engine may have begun, and whether another session may do better."""
 
-from opentela.stream.failures import RETRYABLE, failure
+from opentela.stream.failures import NEVER_BEGUN, RETRYABLE, failure
 from opentela.wire.frames import Fail, FailKind
 
 
@@ -17,3 +17,9 @@ def test_definite_is_a_fact_of_the_moment() -> None:
     assert failure(3, FailKind.TOO_LARGE, may_have_begun=False) == Fail(
         3, FailKind.TOO_LARGE, definite=True, retryable=False
     )
+
+
+def test_what_comes_before_the_engine_is_always_definite() -> None:
+    """It never had the request."""
+    for kind in NEVER_BEGUN:
+        assert failure(3, kind, may_have_begun=True).definite
