@@ -123,8 +123,12 @@ class Target:
     async def once(self) -> Sample:
         """Send one request on a connection that is free, and return what was seen."""
         connection = await self._free()
-        async with asyncio.timeout(RESPONSE_WITHIN_S):
-            sample = await connection.send(self.request)
+        try:
+            async with asyncio.timeout(RESPONSE_WITHIN_S):
+                sample = await connection.send(self.request)
+        except BaseException:
+            connection.close()
+            raise
         self._idle.append(connection)
         return sample
 
