@@ -1,4 +1,4 @@
-"""Whatever happens to a request, in whatever order: it ends once, and says nothing that is false."""
+"""Whatever happens to a request, in whatever order: it ends once, and tells nothing false."""
 
 from hypothesis import given
 from hypothesis import strategies as st
