@@ -308,6 +308,27 @@ async def test_a_slow_client_slows_its_session_and_no_other(bench: Bench) -> Non
     assert answer.body == DELTA + part * 500 + STOP + DONE
 
 
+async def test_after_a_pause_the_engine_has_its_whole_time_again(bench: Bench) -> None:
+    """What the client took to read is not held against the engine."""
+    client = await bench.client()
+    client.send(STREAM)
+    stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
+    await client.head()
+    (connection,) = bench.front.gate._connections
+    exchange = connection._exchange
+    assert exchange is not None
+    assert exchange._attempts is not None
+    before = exchange._attempts.next_deadline()
+    connection.pause_writing()
+    connection.resume_writing()
+    after = exchange._attempts.next_deadline()
+    assert before is not None
+    assert after is not None
+    assert after > before
+    stream.data(STOP + DONE).end()
+    assert await client.chunk() == DELTA
+
+
 async def test_a_client_that_stops_reading_is_left(make_bench: MakeBench) -> None:
     """Its silence is not the engine's: no session is blamed."""
     bench = await make_bench(attempts=AttemptConfig(idle_s=0.2))

@@ -93,6 +93,26 @@ async def test_too_many_waiting_records_are_lost_and_counted(
     assert value("otela_router_usage_lost_total") == before + 2
 
 
+async def test_a_record_that_was_pushed_out_meanwhile_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The queue may be full while one of it is on its way."""
+    monkeypatch.setattr(module, "RECORDS_MAX", 1)
+    journal, mesh = Journal(), Mesh()
+    late = [usage(2)]
+    take = mesh.publish
+
+    async def publish(subject: str, payload: bytes) -> None:
+        if late:
+            journal.request_finished(late.pop())
+        await take(subject, payload)
+
+    mesh.publish = publish  # type: ignore[assignment, method-assign]
+    journal.request_finished(usage(1))
+    assert await journal.flush_usage(mesh)  # type: ignore[arg-type]
+    assert [record.id for record in mesh.taken] == ["1", "2"]
+
+
 async def test_a_request_is_one_line_and_some_numbers() -> None:
     """No text of it is anywhere."""
     journal = Journal()

@@ -150,3 +150,11 @@ async def test_a_drain_takes_no_longer_than_it_may(make_bench: MakeBench) -> Non
         await bench.until(lambda: bench.link.streams[0].ended)
     assert bench.link.streams[0].cancelled == "the client left"
     assert [line["event"] for line in logs] == ["drain_cut_short", "request_finished"]
+
+
+async def test_a_connection_that_comes_while_draining_is_not_taken(bench: Bench) -> None:
+    """It may have waited in the kernel since before."""
+    bench.front.gate.close_idle()
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await (await bench.client()).ask(post())
+    assert bench.link.streams == []

@@ -502,6 +502,15 @@ def test_an_empty_stream_is_tried_elsewhere() -> None:
     assert client.at(0.125).tick() == [TryOn(B, 99.875)]
 
 
+def test_half_a_first_event_is_nothing() -> None:
+    """Where a stream must end with `[DONE]`, it was cut off."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(DELTA[:20])
+    assert ended(client.end()).result is Result.FAILED
+    assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+
+
 def test_a_stream_of_one_unfinished_line_is_passed_where_it_may_be_whole() -> None:
     """On a path whose streams promise nothing."""
     client = Client(streams=True, path=EnginePath())

@@ -20,6 +20,7 @@ NESTING_MAX: Final = 128
 _READ_KEYS: Final = ("model", "stream")
 _NOT_STREAMING: Final = frozenset({b"", b"false", b"null", b"0"})
 # Nobody escapes plain letters but to hide a key: the letters of the keys lie in these rows.
+_HIDDEN: Final = b"\\u00"
 _HIDDEN_LETTERS: Final = (b"\\u006", b"\\u007")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 
@@ -89,7 +90,8 @@ def _may_repeat(body: bytes) -> bool:
     return (
         body.count(b'"model"') != 1
         or body.count(b'"stream"') > 1
-        or any(letters in body for letters in _HIDDEN_LETTERS)
+        # Large bodies are read as few times as can be.
+        or (_HIDDEN in body and any(letters in body for letters in _HIDDEN_LETTERS))
     )
 
 
