@@ -27,7 +27,7 @@ _ATTRIBUTE: Final = re.compile(r"^(\w+): (.*)$")
 def main() -> int:
     """Return 0 when every part is as the code says, now or already."""
     is_check = "--check" in sys.argv[1:]
-    stale = [path for path, text in rewritten() if path.read_text(encoding="utf-8") != text]
+    stale = [path for path, text in rewritten() if not _holds(path, text)]
     for path, text in rewritten():
         if not is_check:
             path.write_text(text, encoding="utf-8")
@@ -36,8 +36,13 @@ def main() -> int:
     return 1 if stale and is_check else 0
 
 
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
 def rewritten() -> Iterator[tuple[Path, str]]:
-    """Yield each document that has made parts, and what it should hold."""
+    """Yield each document that is made or has made parts, and what it should hold."""
+    yield ROOT / "docs" / "asyncapi.json", asyncapi()
     for path in sorted((ROOT / "docs").rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if _PART.search(text):
@@ -151,6 +156,85 @@ def _metric_calls() -> Iterator[tuple[str, str, str, str]]:
                 labels = (rest or named or [()])[0]
                 shown = ", ".join(f"`{label}`" for label in labels)
                 yield name, ast.unparse(node.func).removeprefix("metrics."), shown, text
+
+
+_KINDS_OF_EVENTS: Final = {
+    "JOINING": "A session announced itself; its engine is loading.",
+    "SERVING": "It takes requests.",
+    "DRAINING": "It takes nothing new and finishes what runs.",
+    "DOWN": "Its engine has ended.",
+    "LEFT": "It is gone for good: by itself, or evicted.",
+    "SUSPECTED": "A quorum of registries cannot reach it: nothing is routed to it for now.",
+    "TRUSTED": "It is reachable again, or has proved that it lives.",
+    "CHANGED": "What it offers has changed.",
+}
+
+
+_MESSAGE: Final = {
+    "name": "LifecycleEvent",
+    "title": "A change of one session",
+    "payload": {"$ref": "#/components/schemas/LifecycleEvent"},
+    "headers": {
+        "type": "object",
+        "properties": {"Nats-Msg-Id": {"type": "string", "description": "The event's id."}},
+    },
+}
+
+
+def asyncapi() -> str:
+    """Return the AsyncAPI 3 document of lifecycle events."""
+    wire = importlib.import_module("opentela.wire.events")
+    subjects = importlib.import_module("opentela.wire.subjects")
+    history = importlib.import_module("opentela.wire.history")
+    _, schemas = msgspec.json.schema_components(
+        [wire.LifecycleEvent], ref_template="#/components/schemas/{name}"
+    )
+    schema = schemas["LifecycleEvent"]
+    summary, _, _ = inspect.cleandoc(schema.pop("description", "")).partition("\n\n")
+    schema["description"] = summary
+    for field, text in attributes(wire.LifecycleEvent).items():
+        schema["properties"][field]["description"] = text
+    prefix = subjects.ALL_EVENTS.removesuffix(">")
+    made: dict[str, Any] = {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Lifecycle events of opentela",
+            "version": "1",
+            "description": (
+                "What happens to sessions, for tools. Every registry tells every change; the id is"
+                " the same, so that JetStream and readers drop the repetition. Where the hub has"
+                f" JetStream, the stream {subjects.HISTORY} in the domain {subjects.DOMAIN} keeps"
+                f" {history.DAYS} days of them."
+            ),
+        },
+        "defaultContentType": "application/json",
+        "channels": {"events": _channel(prefix, wire.KINDS)},
+        "operations": {
+            "hear": {
+                "action": "receive",
+                "channel": {"$ref": "#/channels/events"},
+                "summary": "Subscribe to them; `*` and `>` stand for any.",
+            }
+        },
+        "components": {"messages": {"lifecycleEvent": _MESSAGE}, "schemas": schemas},
+    }
+    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n"
+
+
+def _channel(prefix: str, kinds: tuple[str, ...]) -> dict[str, Any]:
+    assert set(kinds) == set(_KINDS_OF_EVENTS), "every kind of event has a summary, and no other"
+    meanings = "\n".join(f"- `{kind}`: {_KINDS_OF_EVENTS[kind]}" for kind in kinds)
+    return {
+        "address": prefix + "{kind}.{provider}.{site}.{session}",
+        "description": meanings,
+        "parameters": {
+            "kind": {"enum": list(kinds), "description": "What happened."},
+            "provider": {"description": "Whose session it is."},
+            "site": {"description": "Where it is."},
+            "session": {"description": "A ULID."},
+        },
+        "messages": {"lifecycleEvent": {"$ref": "#/components/messages/lifecycleEvent"}},
+    }
 
 
 _METRIC_KINDS: Final = ("counter", "gauge", "histogram")

@@ -26,7 +26,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Look": {
         "status": "Say whether the mesh works and what it serves.",
         "sessions": "List the sessions of the mesh.",
-        "events": "Print lifecycle events as they happen.",
+        "events": "Print lifecycle events, those of the past and, with -f, new ones.",
     },
     "Operate": {
         "mesh": "Set a mesh up, admit providers, connect sites.",

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from opentela import service
 from opentela.core.errors import UnavailableError
+from opentela.events import Wanted
 from opentela.local import history, look, rows, tables
 from opentela.local.demo import demo as run_demo
 from opentela.local.home import Home, default_home
@@ -19,7 +20,7 @@ from opentela.local.screen import Screen
 from opentela.local.up import up as run_up
 from opentela.service import Lifecycle, SystemClock
 from opentela.telemetry.config import LogConfig
-from opentela.wire.events import LifecycleEvent
+from opentela.wire.events import KINDS, LifecycleEvent
 
 _QUIET: Final = LogConfig(level="warning", form="text")
 """What a person asked for stands on stdout; only what is wrong is added."""
@@ -128,10 +129,11 @@ def sessions(
     "--type",
     "kinds",
     multiple=True,
-    type=click.Choice(history.KINDS, case_sensitive=False),
+    type=click.Choice(KINDS, case_sensitive=False),
     help="Only events of this type; repeatable.",
 )
-@click.option("--model", default="", help="Only sessions that offer this model.")
+@click.option("--model", "models", multiple=True, help="Only sessions that offer this model.")
+@click.option("--site", "sites", multiple=True, help="Only sessions of this site.")
 @click.option("--since", default="1h", show_default=True, help="How far back: 90s, 10m, 2h, 1d.")
 @_json_option
 def events(
@@ -139,19 +141,16 @@ def events(
     home: Path | None,
     access: Path | None,
     follow: bool,
-    kinds: tuple[str, ...],
-    model: str,
     since: str,
     as_json: bool,
+    **wanted: tuple[str, ...],
 ) -> None:
-    """Print lifecycle events as they happen.
+    """Print lifecycle events, those of the past and, with -f, new ones.
 
-    The mesh keeps no log of events yet: of the past it knows when sessions were born and when they
-    ended, for a day. With -f, every event from now on follows.
+    The hub keeps them for 30 days, if it was set up with JetStream.
     """
     path = _access(_home(home), access)
-    wanted = history.Wanted(kinds=kinds, model=model)
-    since_ms = history.length_ms(since)
+    length = history.length(since)
     console = Console(soft_wrap=True)
 
     told = 0
@@ -166,7 +165,7 @@ def events(
 
     async def main(life: Lifecycle) -> None:
         async def work() -> None:
-            await look.events(path, SystemClock(), wanted, since_ms, tell, follow=follow)
+            await look.events(path, Wanted(**wanted), length, tell, follow=follow)
             if not told and not as_json:
                 console.print(f"No event of the last {since}; -f waits for the next.", style="dim")
 

@@ -18,7 +18,6 @@ from opentela.core.errors import UnavailableError
 from opentela.local import leftovers, look, rows, tables
 from opentela.local.children import Child
 from opentela.local.consumer import Answer, Consumer
-from opentela.local.history import Repetitions
 from opentela.local.home import Home
 from opentela.local.mesh import OTELA, LocalMesh, free_ports
 from opentela.local.screen import Screen
@@ -215,13 +214,15 @@ class Demo:
 
     def _show_events(self, queue: "asyncio.Queue[LifecycleEvent]") -> None:
         self._screen.title("otela events")
-        repetitions = Repetitions()
+        # Every registry tells each change, under the same id.
+        told: dict[str, LifecycleEvent] = {}
         while not queue.empty():
             event = queue.get_nowait()
-            if repetitions.is_new(event):
-                line = tables.event(event)
-                line.no_wrap, line.overflow = True, "ellipsis"
-                self._screen.show(line)
+            told.setdefault(event.id, event)
+        for event in told.values():
+            line = tables.event(event)
+            line.no_wrap, line.overflow = True, "ellipsis"
+            self._screen.show(line)
 
     async def _stay(self) -> None:
         screen, home = self._screen, self._mesh.home

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,8 @@ from rich.console import Console
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, UnavailableError
 from opentela.core.record import SessionRecord
-from opentela.local import history, rows, tables
+from opentela.events import Wanted, subscribe
+from opentela.local import rows, tables
 from opentela.local.home import Home, State
 from opentela.mesh import access, nats_bus, warrants
 from opentela.mesh.bus import Bus, Message
@@ -199,30 +201,22 @@ def print_status(console: Console, one: Status, home: Home) -> None:
         tables.show(console, tables.invitation(state))
 
 
-def past(mesh: Mesh, since_ms: int) -> list[LifecycleEvent]:
-    """Return births and ends of the last *since_ms* milliseconds, as the session map holds them."""
-    return history.past(mesh.records(with_ended=True), since_ms=mesh.now_ms - since_ms)
-
-
 async def events(
     path: Path,
-    clock: Clock,
-    wanted: history.Wanted,
-    since_ms: int,
+    wanted: Wanted,
+    since: timedelta,
     tell: Callable[[LifecycleEvent], None],
     *,
     follow: bool,
 ) -> None:
-    """Tell the events that are *wanted*: of the past, then, if asked to *follow*, for ever."""
-    queue: asyncio.Queue[LifecycleEvent] = asyncio.Queue(EVENTS_WAITING_MAX)
-    repetitions = history.Repetitions()
-    async with into(path, clock, name="otela events") as mesh:
-        # Listening begins before the past is read, so that nothing falls between the two.
-        await mesh.follow(queue)
-        for event in past(mesh, since_ms):
-            if repetitions.is_new(event) and wanted.takes(event):
-                tell(event)
-        while follow:
-            event = await queue.get()
-            if repetitions.is_new(event) and wanted.takes(event):
-                tell(event)
+    """Tell the events that are *wanted*: stored ones, then, if asked to *follow*, new ones."""
+
+    def on_notice(why: str) -> None:
+        told = "; only new ones are shown" if follow else "; with -f new ones are shown"
+        sys.stderr.write(f"otela events: nobody keeps events: {why}{told}\n")
+
+    stream = subscribe(
+        path, since=since, wanted=wanted, follow=follow, name="otela events", on_notice=on_notice
+    )
+    async for event in stream:
+        tell(event)

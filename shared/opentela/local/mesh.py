@@ -131,6 +131,7 @@ class LocalMesh:
                 ),
                 name="local",
                 now=self._clock.wall(),
+                has_jetstream=True,
             )
 
     def _let_in(self) -> None:

@@ -153,7 +153,13 @@ def renew_accounts(layout: MeshLayout, *, now: float) -> None:
             if one.revoked_at and one.is_system == is_system and not _is_over(one, now)
         }
         issued = jwt.account(
-            operator, key, name=name, signing_keys=signing_keys, revoked=revoked, now=now
+            operator,
+            key,
+            name=name,
+            signing_keys=signing_keys,
+            revoked=revoked,
+            has_jetstream=facts.has_jetstream and not is_system,
+            now=now,
         )
         layout.write_account_jwt(key, issued)
 

@@ -1,15 +1,20 @@
 """What a control shell asks of the mesh; `NatsBus` is real, `MemoryBus` is its verified fake."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Message(NamedTuple):
-    """A message as it arrived; an empty payload on a reply subject means "no responders"."""
+    """A message as it arrived; an empty payload on a reply subject means "no responders".
+
+    Answers of JetStream, and they alone, say something in headers.
+    """
 
     subject: str
     payload: bytes
     reply: str = ""
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 Handler: TypeAlias = Callable[[Message], None]

@@ -105,13 +105,28 @@ def mesh() -> None:
 @click.option("--name", default="mesh", show_default=True, help="Of the mesh, for people.")
 @_listener_options(tls="auto", leaf_port=LEAF_PORT)
 @click.option("--force", is_flag=True, help="Replace a mesh; everybody needs new access files.")
+@click.option(
+    "--jetstream/--no-jetstream",
+    default=True,
+    show_default=True,
+    help="Let the hub keep lifecycle events for 30 days, in the folder.",
+)
 @_json_option
-def init(*, folder: Path, name: str, force: bool, as_json: bool, **listeners: Any) -> None:
+def init(
+    *, folder: Path, name: str, force: bool, jetstream: bool, as_json: bool, **listeners: Any
+) -> None:
     """Make a new mesh: keys, the hub's configuration, an access file for each role."""
     if not listeners["hosts"]:
         listeners["hosts"] = (socket.gethostname(),)
     now = _CLOCK.wall()
-    layout = setup.init_mesh(folder, Listeners(**listeners), now=now, name=name, force=force)
+    layout = setup.init_mesh(
+        folder,
+        Listeners(**listeners),
+        now=now,
+        name=name,
+        force=force,
+        has_jetstream=jetstream,
+    )
     for role in ROLES:
         accesses.write(
             layout.access(role), setup.role_access(layout, role=role, name=role, now=now)

@@ -24,6 +24,7 @@ class Hub(msgspec.Struct, frozen=True, kw_only=True):
         websocket_port: For clients and leaf servers behind proxies.
         monitor_port: For the monitoring page, on loopback.
         tls: None speaks plainly.
+        jetstream_dir: Where `jetstream/` is, which holds what streams keep; empty for none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Hub(msgspec.Struct, frozen=True, kw_only=True):
     websocket_port: int | None = None
     monitor_port: int | None = None
     tls: TlsFiles | None = None
+    jetstream_dir: str = ""
 
 
 def render(hub: Hub) -> str:
@@ -44,4 +46,5 @@ def render(hub: Hub) -> str:
     leaf = server_conf.leaf_listener(hub.listen, hub.leaf_port, hub.tls)
     section |= {"leafnodes": leaf} if leaf else {}
     section |= server_conf.websocket_listener(hub.listen, hub.websocket_port, hub.tls)
+    section |= server_conf.jetstream(hub.jetstream_dir)
     return server_conf.render(section, heading=_HEADING)

@@ -24,6 +24,13 @@ _VERSION: Final = 2
 _HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
 _UNLIMITED: Final = -1
 _NOTHING: Final = {"deny": [">"]}
+_JETSTREAM_LIMITS: Final = {
+    "mem_storage": 0,
+    "disk_storage": _UNLIMITED,
+    "streams": _UNLIMITED,
+    "consumer": 0,
+}
+"""Files as large as the server itself allows; nobody needs a consumer."""
 _ACCOUNT_LIMITS: Final = {
     "subs": _UNLIMITED,
     "data": _UNLIMITED,
@@ -56,6 +63,7 @@ def account(
     name: str,
     signing_keys: Sequence[str],
     now: float,
+    has_jetstream: bool = False,
     revoked: Mapping[str, int] | None = None,
 ) -> str:
     """Return an account.
@@ -66,13 +74,14 @@ def account(
         name: Shown to people.
         signing_keys: Public keys that may sign users in its stead.
         now: Unix seconds.
+        has_jetstream: Whether it may keep streams where a server does.
         revoked: User's public key to Unix seconds: what was issued until then is void.
     """
     assert is_public(key, Kind.ACCOUNT), key
     nats: dict[str, Any] = {
         "type": "account",
         "version": _VERSION,
-        "limits": _ACCOUNT_LIMITS,
+        "limits": _ACCOUNT_LIMITS | (_JETSTREAM_LIMITS if has_jetstream else {}),
         "signing_keys": list(signing_keys),
     }
     if revoked:

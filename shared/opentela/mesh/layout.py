@@ -9,6 +9,7 @@
     jwt/           account JWTs, as the hub's resolver keeps them
     tls/           authority and the hub's certificate
     access/        access files, one a role
+    jetstream/     what the hub's streams keep
     leaves/<site>/ a folder to copy to each site
 """
 
@@ -36,6 +37,10 @@ SEEDS: Final = {
 """Files under `keys/`, and what each is."""
 
 
+JETSTREAM_DIR: Final = "jetstream"
+"""Where the hub keeps streams, below the folder."""
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `mesh.json` holds; none of it is secret.
 
@@ -49,6 +54,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         websockets: Where they dial it through proxies.
         leaf_servers: Where leaf servers dial it.
         is_own_authority: Whether `tls/ca.pem` signed the hub's certificate.
+        has_jetstream: Whether the hub keeps streams, such as that of lifecycle events.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     websockets: tuple[str, ...]
     leaf_servers: tuple[str, ...]
     is_own_authority: bool
+    has_jetstream: bool = False
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -75,10 +75,10 @@ class _Subscription:
         """Hand one message to the handler, whose exceptions end here."""
         if not self.is_wanted:
             return
-        is_none = (message.headers or {}).get(_STATUS) == _NO_RESPONDERS
-        payload = b"" if is_none else message.data
+        headers = message.headers or {}
+        payload = b"" if headers.get(_STATUS) == _NO_RESPONDERS else message.data
         try:
-            self._handler(Message(message.subject, payload, message.reply))
+            self._handler(Message(message.subject, payload, message.reply, headers))
         except Exception as error:
             _failures.inc()
             log.exception("mesh_handler_failed", subject=self.subject, error=repr(error))

@@ -9,8 +9,7 @@ the very text of that subscription, wildcards included; a leaf that may publish 
 never hear that registries listen to `delta.>`, and send nothing. So it is also allowed what
 `subjects.interest_in` returns, which matches such a text and no message.
 
-Subjects of JetStream's API (`$JS.…`, for the event and usage streams and for keys) are not needed
-yet. They will be further rows, for registries and routers; a provider will never have one.
+Of JetStream's API (`$JS.…`) each role has what `HISTORY` names, one by one; a provider none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,6 +107,13 @@ TABLE: Final = (
     Row("usage", {Role.ROUTER: _ALL}, {}),
 )
 
+HISTORY: Final[dict[Role, tuple[str, ...]]] = {
+    Role.REGISTRY: (subjects.MAKE_HISTORY, subjects.ALTER_HISTORY),
+    **dict.fromkeys(_MAPPERS, (subjects.READ_HISTORY,)),
+}
+"""Who may publish what of JetStream's API: registries keep one stream, others only read it. Nobody
+can empty or delete it, or make consumers, which would cost the hub memory."""
+
 _SINGLE: Final = frozenset({"snapshot", "relay", "registries", "usage"})
 _DEEP: Final = frozenset({"inbox", "reply"})
 
@@ -135,12 +141,14 @@ def of(member: Member) -> Permissions:
             f"{member.role} {member.name!r} with provider {member.provider!r} is no member",
             remedy="providers, and only they, name a provider",
         )
+    said = tuple(
+        pattern(row.conversation, row.publish[member.role], member)
+        for row in TABLE
+        if member.role in row.publish
+    )
+    asked = HISTORY.get(member.role, ())
     return Permissions(
-        publish=tuple(
-            pattern(row.conversation, row.publish[member.role], member)
-            for row in TABLE
-            if member.role in row.publish
-        ),
+        publish=(*said, *asked, *map(subjects.at_hub, asked)),
         subscribe=tuple(
             pattern(row.conversation, row.subscribe[member.role], member)
             for row in TABLE

@@ -5,6 +5,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from opentela.wire import subjects
+
 Value: TypeAlias = "str | int | bool | dict[str, Value] | list[Value]"
 Section: TypeAlias = dict[str, Value]
 
@@ -23,6 +25,10 @@ LOG_FILES_MAX: Final = 4
 RESOLVER_INTERVAL: Final = "10s"
 """How often servers compare their accounts, for some 100 B each time: a revocation that a leaf
 missed reaches it within this after it is back."""
+STREAMS_MEMORY_MAX: Final = 16 * 1024 * 1024
+"""For streams in memory, which nobody may make."""
+STREAMS_FILE_MAX: Final = 4 * 1024 * 1024 * 1024
+"""For streams on disk: four times what lifecycle events may take."""
 RANDOM_PORT: Final = 0
 """A port of 0 stands for one that the system chooses."""
 
@@ -96,6 +102,14 @@ def leaf_listener(host: str, port: int | None, tls: TlsFiles | None) -> Section:
     if tls is not None:
         section["tls"] = tls_files(tls)
     return section
+
+
+def jetstream(folder: str) -> Section:
+    """Return where streams are kept, under the name by which leaves reach them; nothing without."""
+    if not folder:
+        return {}
+    limits: Section = {"max_mem": STREAMS_MEMORY_MAX, "max_file": STREAMS_FILE_MAX}
+    return {"jetstream": {"store_dir": folder, "domain": subjects.DOMAIN, **limits}}
 
 
 def monitor(port: int | None) -> Section:

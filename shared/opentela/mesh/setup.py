@@ -17,7 +17,7 @@ from opentela.mesh import files, hub, jwt, permissions, tls
 from opentela.mesh import leaf as leaves
 from opentela.mesh.admission import admit, invite, renew_accounts, revoke, role_access
 from opentela.mesh.identity import Identity
-from opentela.mesh.layout import SEEDS, Admission, Facts, MeshLayout
+from opentela.mesh.layout import JETSTREAM_DIR, SEEDS, Admission, Facts, MeshLayout
 from opentela.mesh.listeners import LOOPBACK, Listeners, certify, write_pair
 from opentela.mesh.permissions import Member
 from opentela.mesh.server_conf import Trust
@@ -36,9 +36,23 @@ __all__ = [
 
 
 def init_mesh(
-    root: Path, listeners: Listeners, *, now: float, name: str = "mesh", force: bool = False
+    root: Path,
+    listeners: Listeners,
+    *,
+    now: float,
+    name: str = "mesh",
+    force: bool = False,
+    has_jetstream: bool = False,
 ) -> MeshLayout:
     """Make the folder of a new mesh: keys, accounts and a hub's configuration.
+
+    Args:
+        root: The folder.
+        listeners: Where the hub is dialled.
+        now: Unix seconds.
+        name: Of the mesh, for people.
+        force: Whether to replace one that is there.
+        has_jetstream: Whether the hub keeps lifecycle events, in the folder.
 
     Raises:
         ConfigError: There is one already and *force* is not given, or *listeners* make no sense.
@@ -46,18 +60,7 @@ def init_mesh(
     listeners.check()
     ids.name(name, field="name")
     layout = MeshLayout(root)
-    if layout.exists and not force:
-        raise ConfigError(
-            f"there is a mesh in {root} already",
-            remedy="use --force to replace it; everybody then needs a new access file",
-        )
-    is_old = layout.exists
-    files.make_private_dir(root)
-    for part in ("keys", "jwt", "tls", "access", "leaves"):
-        if is_old:
-            # What the earlier mesh left here opens nothing any more.
-            shutil.rmtree(root / part, ignore_errors=True)
-        files.make_private_dir(root / part)
+    _make_folders(layout, force=force)
     keys = {seed: Identity.new(kind) for seed, kind in SEEDS.items()}
     for seed, key in keys.items():
         layout.write_identity(seed, key)
@@ -72,6 +75,7 @@ def init_mesh(
         websockets=listeners.urls(listeners.websocket_port, "ws", "wss"),
         leaf_servers=listeners.urls(listeners.leaf_port, "nats", "tls"),
         is_own_authority=listeners.tls == "auto",
+        has_jetstream=has_jetstream,
     )
     layout.write_admissions(())
     layout.write_facts(facts)
@@ -87,9 +91,25 @@ def init_mesh(
         websocket_port=listeners.websocket_port,
         monitor_port=listeners.monitor_port,
         tls=certify(layout, root, listeners, now=now),
+        jetstream_dir="." if has_jetstream else "",
     )
     files.write(layout.conf, hub.render(conf))
     return layout
+
+
+def _make_folders(layout: MeshLayout, *, force: bool) -> None:
+    is_old = layout.exists
+    if is_old and not force:
+        raise ConfigError(
+            f"there is a mesh in {layout.root} already",
+            remedy="use --force to replace it; everybody then needs a new access file",
+        )
+    files.make_private_dir(layout.root)
+    for part in ("keys", "jwt", "tls", "access", "leaves", JETSTREAM_DIR):
+        if is_old:
+            # What the earlier mesh left here opens nothing any more.
+            shutil.rmtree(layout.root / part, ignore_errors=True)
+        files.make_private_dir(layout.root / part)
 
 
 class LeafOptions(msgspec.Struct, frozen=True, kw_only=True):

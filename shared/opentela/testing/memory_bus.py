@@ -50,7 +50,7 @@ class MemoryMesh:
         """Deliver *message*, or tell the sender that nobody listens."""
         targets = self._targets(message.subject)
         if not targets and message.reply:
-            nobody = Message(message.reply, b"")
+            nobody = Message(message.reply, b"", headers={"Status": "503"})
             targets = [one for one in self._targets(message.reply) if one.bus is sender]
             message = nobody
         loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class MemoryBus:
         payload: bytes,
         *,
         reply: str = "",
-        headers: Mapping[str, str] | None = None,  # noqa: ARG002  nobody on a bus reads them
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Hand a message to the mesh.
 
@@ -128,7 +128,7 @@ class MemoryBus:
             MeshUnavailableError: The bus is closed.
         """
         self._require_open()
-        self.mesh.send(self, Message(subject, payload, reply))
+        self.mesh.send(self, Message(subject, payload, reply, headers or {}))
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> _Subscription:
         """Call *handler* with each message; with *queue*, one member of the group gets it."""

@@ -52,6 +52,7 @@ class TestMesh:
         providers: Site to the providers that its leaf is limited to.
         members: Who else may work behind leaves.
         tls: `auto` encrypts everything.
+        has_jetstream: Whether the hub keeps lifecycle events.
     """
 
     __test__ = False  # pytest: not a test
@@ -65,7 +66,9 @@ class TestMesh:
         providers: dict[str, tuple[str, ...]] | None = None,
         members: tuple[Member, ...] = EVERYBODY,
         tls: TlsMode = "none",
+        has_jetstream: bool = False,
     ) -> None:
+        self._has_jetstream = has_jetstream
         self._leaves = leaves
         self._websocket = websocket
         self._behind = behind or {}
@@ -81,7 +84,10 @@ class TestMesh:
         async with contextlib.AsyncExitStack() as stack:
             self._root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="otela-")))
             self.layout = setup.init_mesh(
-                self._root / "mesh", self._listeners(leaf_port=0), now=CLOCK.wall()
+                self._root / "mesh",
+                self._listeners(leaf_port=0),
+                now=CLOCK.wall(),
+                has_jetstream=self._has_jetstream,
             )
             await self._start(stack, HUB, self.layout.conf)
             for site in self._leaves:

@@ -158,7 +158,9 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, tag="records", tag_fiel
     records: tuple[SessionRecord, ...] = ()
 
 
-class Presence(msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_field="kind"):
+class Presence(
+    msgspec.Struct, frozen=True, kw_only=True, tag="presence", tag_field="kind", omit_defaults=True
+):
     """`otela.v1.registries`: a registry is there, once a gossip round, or leaves.
 
     Attributes:

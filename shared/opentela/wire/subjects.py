@@ -19,6 +19,22 @@ REGISTRIES: Final = f"{ROOT}.registries"
 """Where registries tell each other that they are there: only they publish and subscribe."""
 USAGE: Final = f"{ROOT}.usage"
 
+HISTORY: Final = "otela_events"
+"""The JetStream stream that keeps lifecycle events."""
+DOMAIN: Final = "hub"
+"""JetStream runs at the hub alone; through a leaf it is reached by this name."""
+_JETSTREAM: Final = f"$JS.{DOMAIN}.API"
+MAKE_HISTORY: Final = f"{_JETSTREAM}.STREAM.CREATE.{HISTORY}"
+ALTER_HISTORY: Final = f"{_JETSTREAM}.STREAM.UPDATE.{HISTORY}"
+READ_HISTORY: Final = f"{_JETSTREAM}.DIRECT.GET.{HISTORY}"
+"""Asks for stored events: costs the server nothing that would outlive the answer."""
+
+
+def at_hub(subject: str) -> str:
+    """Return what the hub makes of a subject of JetStream's API before it looks at permissions."""
+    return subject.replace(_JETSTREAM, "$JS.API")
+
+
 ALL_DELTAS: Final = f"{ROOT}.delta.>"
 ALL_BEATS: Final = f"{ROOT}.beat.>"
 ALL_VERDICTS: Final = f"{ROOT}.verdict.>"

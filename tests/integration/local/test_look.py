@@ -71,7 +71,7 @@ class Looked:
 @pytest_asyncio.fixture
 async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
     tool = tmp_path / "tool.toml"
-    async with TestMesh() as mesh:
+    async with TestMesh(has_jetstream=True) as mesh:
         access.write(tool, mesh.access(role="tool"))
         bus = await mesh.bus(role="registry")
         is_ready = asyncio.Event()
@@ -89,6 +89,7 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
         ) as registry:
             async with asyncio.timeout(10):
                 await is_ready.wait()
+            await until(lambda: registry.status()["events_kept"] == "yes")
             yield Looked(mesh, registry, await mesh.bus(role="provider"), tool)
 
 
@@ -153,7 +154,7 @@ async def test_events_are_followed(looked: Looked) -> None:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(20):
-            assert kind(await process.stdout.readline()) == ("JOINING", ["tiny"])
+            assert kind(await process.stdout.readline()) == ("SERVING", ["tiny"])
             await looked.say(owner("other", number=1))
             assert kind(await process.stdout.readline()) == ("SERVING", ["other"])
             first.say(Lifecycle.DRAINING)
@@ -165,6 +166,35 @@ async def test_events_are_followed(looked: Looked) -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_the_past_is_shown_as_far_as_it_is_asked_for(looked: Looked) -> None:
+    """By type, model, site and time; without -f the command ends."""
+    first = owner("tiny")
+    await looked.say(first)
+    first.say(Lifecycle.DRAINING)
+    await looked.say(first)
+    await looked.say(owner("other", number=1))
+    for options, kinds in (
+        ((), ["SERVING", "DRAINING", "SERVING"]),
+        (("--type", "draining"), ["DRAINING"]),
+        (("--model", "other"), ["SERVING"]),
+        (("--site", "elsewhere"), []),
+        (("--since", "0s"), []),
+    ):
+        code, out, err = await looked.output("events", "--json", *options)
+        assert (code, err) == (0, "")
+        assert [kind(line)[0] for line in out.encode().splitlines()] == kinds
+
+
+async def test_without_a_stream_it_says_so_and_shows_what_comes(looked: Looked) -> None:
+    """In one line, where it does not disturb what is printed."""
+    async with TestMesh() as bare:
+        access.write(looked.tool, bare.access(role="tool"))
+        code, out, err = await looked.output("events", "--json")
+    assert (code, out) == (0, "")
+    assert err.startswith("otela events: nobody keeps events: no hub that keeps events can be")
+    assert err.count("\n") == 1
 
 
 def kind(line: bytes) -> tuple[str, list[str]]:

@@ -133,16 +133,17 @@ async def test_a_message_with_a_reply_that_nobody_hears_comes_back_empty(mine: B
     probe = subjects.probe(SessionPath(ProviderId("p"), SiteId("s"), SessionId("gone")))
     await mine.publish(probe, b"are you there", reply=REPLY)
     await until(lambda: bool(got))
-    assert got == [Message(REPLY, b"")]
+    assert [(one.subject, one.payload) for one in got] == [(REPLY, b"")]
+    assert got[0].headers["Status"] == "503"
 
 
-async def test_a_reply_subject_travels_with_the_message(mine: Bus, other: Bus) -> None:
+async def test_reply_subject_and_headers_travel_with_the_message(mine: Bus, other: Bus) -> None:
     """Whoever hears it knows where to answer."""
     got: list[Message] = []
     await other.subscribe(VERDICT, got.append)
     await mine.publish(VERDICT, b"x", reply=REPLY, headers={"Trace": "1"})
     await until(lambda: bool(got))
-    assert got == [Message(VERDICT, b"x", REPLY)]
+    assert got == [Message(VERDICT, b"x", REPLY, {"Trace": "1"})]
 
 
 async def test_a_withdrawn_subscription_hears_nothing_more(mine: Bus, other: Bus) -> None:

@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console, RenderableType
 from tests.unit.local.records import BORN_MS, record
 
+from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
 from opentela.core.record import Lifecycle
-from opentela.local import history, rows, tables
+from opentela.local import rows, tables
+from opentela.wire.events import LifecycleEvent
 
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 ROWS = [rows.row(record(Lifecycle.SERVING, MODEL, ends_at=BORN_MS / 1000 + 60), BORN_MS)]
@@ -61,8 +63,19 @@ def test_a_command_is_never_broken() -> None:
 
 def test_an_event_is_one_line() -> None:
     """When, what, of which model, where, and why."""
-    ended = record(Lifecycle.LEFT, "m", ended_ms=BORN_MS, reason="walltime\nis over")
-    _, event = history.past([ended], since_ms=0)
+    event = LifecycleEvent(
+        id="x.3.LEFT",
+        kind="LEFT",
+        at="2027-01-15T08:00:00.000Z",
+        registry="registry1",
+        provider=ProviderId("acme"),
+        site=SiteId("alps"),
+        session=SessionId("x"),
+        node=NodeId("n1"),
+        incarnation=3,
+        models=("m",),
+        reason="walltime\nis over",
+    )
     line = tables.event(event).plain
     assert line.startswith("08:00:00Z  LEFT       m  alps/n1")
     assert line.endswith("walltime·is over")

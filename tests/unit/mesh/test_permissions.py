@@ -42,6 +42,13 @@ EXPECTED = {
         "probe.p.a.> verdict.p.a.> data.p.a.> command.p.a.>",
     ),
 }
+READ = {"$JS.hub.API.DIRECT.GET.otela_events", "$JS.API.DIRECT.GET.otela_events"}
+MAKE = {
+    f"$JS.{hub}API.STREAM.{verb}.otela_events"
+    for hub in ("", "hub.")
+    for verb in ("CREATE", "UPDATE")
+}
+KEPT = {"registry": MAKE, "router": READ, "placer": READ, "tool": READ}
 INTEREST = "delta.* beat.* reply.*.*.*"
 
 
@@ -50,11 +57,20 @@ def listed(words: str) -> tuple[str, ...]:
     return tuple(sorted(f"otela.v1.{word}" for word in words.split()))
 
 
+@pytest.mark.parametrize("who", EXPECTED)
+def test_of_jetstream_a_member_may_ask_exactly_this(who: str) -> None:
+    """Registries keep one stream, others read it, providers do neither; nobody deletes."""
+    member, *_ = EXPECTED[who]
+    asked = {one for one in permissions.of(member).publish if one.startswith("$")}
+    assert asked == KEPT.get(who, set())
+
+
 @pytest.mark.parametrize(("member", "publish", "subscribe"), EXPECTED.values(), ids=EXPECTED)
 def test_a_member_may_do_exactly_this(member: Member, publish: str, subscribe: str) -> None:
     """No more, no less."""
     allowed = permissions.of(member)
-    assert tuple(sorted(allowed.publish)) == listed(publish)
+    said = [subject for subject in allowed.publish if not subject.startswith("$")]
+    assert tuple(sorted(said)) == listed(publish)
     assert tuple(sorted(allowed.subscribe)) == listed(subscribe)
 
 

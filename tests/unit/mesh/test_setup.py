@@ -201,6 +201,7 @@ def test_public_facts_hold_no_secret(plain: MeshLayout) -> None:
     text = (plain.root / "mesh.json").read_text()
     assert set(json.loads(text)) == {
         "account",
+        "has_jetstream",
         "is_own_authority",
         "leaf_servers",
         "name",

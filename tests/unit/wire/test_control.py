@@ -128,6 +128,14 @@ GOLDEN = [
         control.read_presence,
         "82a46b696e64a870726573656e6365a87265676973747279a172",
     ),
+    (
+        Presence(registry="r", instance="i", leaving=True),
+        control.read_presence,
+        (
+            "84a46b696e64a870726573656e6365a87265676973747279a172"
+            "a8696e7374616e6365a169a76c656176696e67c3"
+        ),
+    ),
 ]
 
 

@@ -1,10 +1,14 @@
 """Lifecycle events: JSON that tools in any language read, for ever."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
-from opentela.wire.events import DECODER, ENCODER, LifecycleEvent
+from opentela.wire import subjects
+from opentela.wire.events import DECODER, ENCODER, KINDS, LifecycleEvent
+from opentela.wire.subjects import SessionPath
 
 EVENT = LifecycleEvent(
     id="01.3.SUSPECTED",
@@ -41,3 +45,20 @@ def test_an_unknown_kind_is_refused() -> None:
     """Tools count and drop it."""
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(GOLDEN.replace('"kind":"SUSPECTED"', '"kind":"PUZZLED"'))
+
+
+def test_the_document_describes_every_event() -> None:
+    """Whoever generates a client from it understands what registries write."""
+    made = msgspec.json.decode(Path("docs/asyncapi.json").read_bytes())
+    schema = made["components"]["schemas"]["LifecycleEvent"]
+    written = msgspec.json.decode(ENCODER.encode(EVENT))
+    assert list(schema["properties"]) == list(written)
+    assert set(schema["required"]) <= set(written)
+    assert all(field["description"] for field in schema["properties"].values())
+    assert schema["properties"]["kind"]["enum"] == sorted(KINDS)
+    channel = made["channels"]["events"]
+    path = SessionPath(EVENT.provider, EVENT.site, EVENT.session)
+    assert channel["address"].format(
+        kind=EVENT.kind, provider=EVENT.provider, site=EVENT.site, session=EVENT.session
+    ) == subjects.event(EVENT.kind, path)
+    assert channel["parameters"]["kind"]["enum"] == list(KINDS)

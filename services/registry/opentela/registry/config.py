@@ -12,6 +12,7 @@ from msgspec import Meta
 from opentela.core.errors import ConfigError
 from opentela.core.session_map import SESSIONS_PER_PROVIDER
 from opentela.telemetry.config import HealthConfig, LogConfig
+from opentela.wire import history
 
 Seconds = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(gt=0, le=1)]
@@ -123,6 +124,20 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     state_every_s: Seconds = 30.0
 
 
+class EventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the hub keeps lifecycle events, if it has JetStream.
+
+    Attributes:
+        keep_days: Days; a later registry with another value changes it for all.
+        bytes_max: Bytes of the stream; beyond it the oldest go first. Below what the hub has.
+        replicas: Copies, at as many hubs; 1 unless the hub is a cluster of three.
+    """
+
+    keep_days: Annotated[float, Meta(gt=0)] = history.DAYS
+    bytes_max: Count = history.BYTES_MAX
+    replicas: Count = 1
+
+
 class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A registry.
 
@@ -140,6 +155,7 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     restraint: RestraintConfig = RestraintConfig()
     peers: PeersConfig = PeersConfig()
     retention: RetentionConfig = RetentionConfig()
+    events: EventsConfig = EventsConfig()
     health: HealthConfig = HealthConfig()
     log: LogConfig = LogConfig()
     unroutable_is_unready: bool = True

@@ -15,6 +15,7 @@ from opentela.mesh.bus import Bus, Handler, Message
 from opentela.registry import letters, state
 from opentela.registry import messages as m
 from opentela.registry.config import RegistryConfig
+from opentela.registry.history import HistoryKeeper
 from opentela.registry.letters import Conversation, Published
 from opentela.registry.machine import RegistryMachine
 from opentela.registry.outbox import Outbox
@@ -60,6 +61,7 @@ class RegistryShell:
             name=name, verify=verify, rng=rng, config=config, instance=self._instance
         )
         self._outbox = Outbox(bus)
+        self._history = HistoryKeeper(bus, config.events)
         self._report = Report(self._machine)
         self._refusals = Refusals()
         self._stack = AsyncExitStack()
@@ -104,6 +106,7 @@ class RegistryShell:
             for conversation in letters.conversations(name=name, instance=shell._instance):
                 await shell._listen(conversation)
             shell._tasks.spawn(shell._outbox.run())
+            shell._tasks.spawn(shell._history.run())
             if config.retention.state_file:
                 shell._tasks.spawn(shell._keep_state())
             shell._feed(m.Tick())
@@ -116,7 +119,8 @@ class RegistryShell:
 
     def status(self) -> dict[str, object]:
         """Return what `/status` tells."""
-        return self._machine.status(self._clock.now())
+        status = self._machine.status(self._clock.now())
+        return status | {"events_kept": self._history.why_not or "yes"}
 
     def mesh_changed(self, *, connected: bool) -> None:
         """Take note that the connection to the mesh was lost or is back."""
