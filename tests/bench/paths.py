@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tests.bench.engine import MODEL
-from tests.e2e.product import Product, Service, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
 
 ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
-QUIET: Final = "log.level=warning"
 
 
 class Path(NamedTuple):
@@ -32,7 +31,7 @@ def start(product: Product, *settings: str) -> Path:
     """Start hub, registry, routers, leaf, and a supervisor with the mock engine."""
     announce = product.folder / "engine.json"
     services: dict[str, Service] = {"hub": product.start_hub()}
-    services["registry"] = product.start_registry()
+    services["registry"] = product.start_registry("registry", NOTHING_TO_LEARN)
     services["router"] = product.start_router("router", *settings)
     timed = product.start_router("timed", "server_timing=true", *settings)
     services["leaf"] = leaf = product.start_leaf("site-a")

@@ -21,6 +21,8 @@ READY_WITHIN_S: Final = 20.0
 """A service is ready in a second or two on idle cores; the two here are shared."""
 OTELA: Final = (sys.executable, "-m", "opentela.cli")
 PROVIDER: Final = "acme"
+NOTHING_TO_LEARN: Final = "peers.learn_s=0.3"
+"""For the first registry of a mesh without sessions: it need not listen long before it answers."""
 
 FETCH_WITHIN_S: Final = 5.0
 _FETCH: Final = "import sys; from tests.e2e.product import fetch; print(fetch(*sys.argv[1:]))"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.e2e.processes import wait_until
-from tests.e2e.product import Product, Service, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, Engine, fake_engine
 
 pytestmark = pytest.mark.nats
@@ -58,7 +58,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     """A router and one engine behind a leaf."""
     with Product(tmp_path) as product:
         product.start_hub()
-        product.start_registry()
+        product.start_registry("registry", NOTHING_TO_LEARN)
         router = product.start_router()
         leaf = product.start_leaf("site-a")
         engine = Engine(product.start_engine("alpha", leaf, fake_engine("alpha")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.history import Exchange
 from tests.e2e.processes import descendants, signal_all
-from tests.e2e.product import Product, Service, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, llama_engine, verify
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
@@ -33,7 +33,7 @@ def product(tmp_path: Path) -> Iterator[Product]:
     """A mesh on loopback, with a hub and a registry."""
     with Product(tmp_path) as made:
         made.start_hub()
-        made.start_registry()
+        made.start_registry("registry", NOTHING_TO_LEARN)
         yield made
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e import sdk
 from tests.e2e.netns import NAT_IP, Lab
 from tests.e2e.processes import wait_until
-from tests.e2e.product import Namespace, Product, Service, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Namespace, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, llama_engine
 
 pytestmark = [pytest.mark.netns, pytest.mark.nats, pytest.mark.engine]
@@ -37,7 +37,7 @@ def test_an_answer_streams_from_behind_a_nat_and_nothing_crosses_it_in_the_clear
     """The OpenAI SDK gets a real model's answer; the site only dialled out, all of it under TLS."""
     with Product(tmp_path, public=Namespace(lab, "hub")) as product:
         product.start_hub()
-        product.start_registry()
+        product.start_registry("registry", NOTHING_TO_LEARN)
         router = product.start_router()
         leaf = product.start_leaf("site-a", Namespace(lab, "n1"), websocket=websocket)
         product.start_engine("llama", leaf, llama_engine())

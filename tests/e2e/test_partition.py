@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.history import Exchange
 from tests.e2e.netns import Cut, Lab
-from tests.e2e.product import Namespace, Product, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Namespace, Product, wait_for_models
 from tests.e2e.scenes import MODEL, Load, author, fake_engine, verify
 
 pytestmark = [pytest.mark.netns, pytest.mark.nats, pytest.mark.slow]
@@ -66,7 +66,7 @@ def test_a_half_open_node_is_left_within_seconds_and_comes_back(lab: Lab, tmp_pa
     """No request waits for a TCP time-out, whichever direction is silent; healed, it serves."""
     with Product(tmp_path, public=Namespace(lab, "hub")) as product:
         product.start_hub()
-        product.start_registry()
+        product.start_registry("registry", NOTHING_TO_LEARN)
         router = product.start_router()
         for node, name in zip(lab.nodes, ("alpha", "beta"), strict=True):
             leaf = product.start_leaf(f"site-{node}", Namespace(lab, node))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.processes import wait_until
-from tests.e2e.product import Product, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Product, wait_for_models
 from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, verify
 
 pytestmark = pytest.mark.nats
@@ -33,7 +33,7 @@ def assert_requests_flow(load: Load) -> None:
 
 def test_a_leaf_between_hub_and_leaf_restarts_and_requests_flow_again(product: Product) -> None:
     """Interest from behind the restarted server is restored end to end."""
-    product.start_registry()
+    product.start_registry("registry", NOTHING_TO_LEARN)
     router = product.start_router()
     middle = product.start_leaf("site-a", behind=("site-b",))
     far = product.start_leaf("site-b", through=middle)
@@ -75,7 +75,7 @@ def test_requests_flow_without_a_registry_and_through_a_router_that_restarts(
 
 def test_a_withdrawn_session_comes_back_as_a_new_one(product: Product) -> None:
     """A supervisor that was stopped and started again is routed again, under another id."""
-    registry = product.start_registry()
+    registry = product.start_registry("registry", NOTHING_TO_LEARN)
     router = product.start_router()
     leaf = product.start_leaf("site-a")
     engine = Engine(product.start_engine("alpha", leaf, fake_engine("alpha")))
