@@ -266,3 +266,24 @@ def test_a_namesake_is_told_of_once_and_makes_it_red(registry: Driven) -> None:
         m.SetReady(flag=True, reason="")
     ]
     assert registry.machine.status(12.5)["peers"] == []
+
+
+def test_an_old_state_file_raises_nobody(owner: Owner) -> None:
+    """Peers have forgotten its session; whoever restores it is told that it has left."""
+    old, peer = Driven(name="r1"), Driven(name="r2").boot()
+    peer.join(owner, 4.0)
+    served = owner.record
+    owner.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS + 10)
+    peer.join(owner, 4.1)
+    peer.machine.held.forget(BORN_AT_MS + 10)
+    assert not peer.machine.held.records
+    old.step(0.0, m.Restored(records=(served,), cut_ms=0, horizon_ms=0))
+    assert old.machine.held.living
+    sent = Records(sender="r1", records=(served,))
+    actions = peer.step(5.0, m.GossipHeard(message=sent))
+    assert only(m.PublishEvent, actions) == []
+    assert not peer.machine.held.records
+    (denial,) = only(m.PublishVerdict, actions)
+    told = old.step(5.1, m.VerdictHeard(path=denial.path, verdict=denial.verdict))
+    assert not old.machine.held.living
+    assert [event.event.kind for event in only(m.PublishEvent, told)] == ["LEFT"]

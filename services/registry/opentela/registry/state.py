@@ -1,6 +1,7 @@
 """The map of a registry as a file: without peers it knows after a restart what there is."""
 
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,10 @@ VERSION: Final = 1
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds; the signatures in it are checked again when it is read."""
+    """What the file holds; the signatures in it are checked again when it is read.
+
+    Verdicts carry none: a file that others could have written is not read.
+    """
 
     version: int = VERSION
     records: tuple[SessionRecord, ...] = ()
@@ -37,11 +41,12 @@ def read(path: Path) -> State | None:
     """Return what *path* holds; None when there is no such file yet.
 
     Raises:
-        ConfigError: It cannot be read, or is no state of a registry that this version knows.
+        ConfigError: It cannot be read, could have been written by others, or is no state of a
+            registry that this version knows.
     """
     remedy = "remove the file; the registry learns again from peers and from beats"
     try:
-        state = _DECODER.decode(path.read_bytes())
+        state = _DECODER.decode(_own_bytes(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -57,6 +62,19 @@ def read(path: Path) -> State | None:
     return state
 
 
+def _own_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        is_foreign = status.st_uid not in (0, os.geteuid())
+        if is_foreign or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigError(
+                f"retention.state_file {path} could have been written by others"
+                f" (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o})",
+                remedy="remove the file, or make it yours: chown, chmod 600",
+            )
+        return file.read()
+
+
 def write(path: Path, state: State) -> None:
     """Replace *path* in one step: a crash leaves the old file or the new one.
 
@@ -64,8 +82,16 @@ def write(path: Path, state: State) -> None:
         OSError: It cannot be written.
     """
     beside = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as f:
-        f.write(_ENCODER.encode(state))
-        f.flush()
-        os.fsync(f.fileno())
-    beside.replace(path)
+    try:
+        # Never somebody else's file or link: it is made here, or not at all.
+        beside.unlink(missing_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_ENCODER.encode(state))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        # Half a file would only take room that is lacking.
+        beside.unlink(missing_ok=True)
+        raise
