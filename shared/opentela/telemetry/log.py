@@ -20,6 +20,8 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+_HARMLESS: Final = "returning true from eof_received() has no effect when using ssl"
+"""asyncio warns so at each goodbye over TLS: nats-py does not tell its reader of the upgrade."""
 
 
 def get_logger() -> FilteringBoundLogger:
@@ -90,8 +92,9 @@ class _LibraryHandler(logging.Handler):
 
 def _adopt_libraries() -> None:
     root = logging.getLogger()
-    for handler in root.handlers:
-        if isinstance(handler, _LibraryHandler):
-            return
-    root.addHandler(_LibraryHandler())
+    if any(isinstance(handler, _LibraryHandler) for handler in root.handlers):
+        return
+    handler = _LibraryHandler()
+    handler.addFilter(lambda record: record.msg != _HARMLESS)
+    root.addHandler(handler)
     root.setLevel(logging.WARNING)

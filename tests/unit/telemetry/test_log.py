@@ -67,6 +67,16 @@ def test_what_libraries_log_becomes_an_event() -> None:
     assert first["message"] == "lost it"
 
 
+def test_a_goodbye_over_tls_is_no_warning() -> None:
+    """What asyncio says of every connection that ends well is not shown to who asked a question."""
+    out = io.StringIO()
+    log.configure(service="sessions", stream=out)
+    said = "returning true from eof_received() has no effect when using ssl"
+    logging.getLogger("asyncio").warning(said)
+    logging.getLogger("asyncio").warning("something else")
+    assert [event["message"] for event in lines(out)] == ["something else"]
+
+
 def test_a_failure_carries_its_traceback() -> None:
     """An unexpected exception can be found from its log line."""
     out = io.StringIO()
