@@ -102,6 +102,11 @@ async def test_one_command_runs_it_all_and_ctrl_c_ends_it(up: Up) -> None:
     code, out, err = await up.output("status")
     assert (code, err) == (0, "")
     assert "No model is offered" in out
+    assert f"{up.home}/log/*.log" in out
+    elsewhere = ("status", "--access", str(up.home / "access" / "tool.toml"))
+    code, out, err = await up.output(*elsewhere)
+    assert (code, err) == (0, "")
+    assert "registry" not in out, "of a mesh elsewhere, this machine's services say nothing"
     assert await up.interrupt() == (0, "")
     assert up.left() == []
 

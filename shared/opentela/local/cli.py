@@ -69,8 +69,9 @@ def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
 
     Exits with 1 when something does not work.
     """
-    here = _home(home)
-    path = _access(here, access)
+    path = _access(_home(home), access)
+    # What runs on this machine says nothing of a mesh elsewhere.
+    here = _home(home) if access is None else None
 
     is_well = True
 

@@ -138,10 +138,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int
 
 
-async def status(home: Home, path: Path, clock: Clock) -> Status:
-    """Return whether the mesh works and what it serves."""
-    state = home.state()
-    services = await readiness(home, state) if state else ()
+async def status(home: Home | None, path: Path, clock: Clock) -> Status:
+    """Return whether the mesh works and what it serves.
+
+    Args:
+        home: Folder of a mesh of this machine; None for one elsewhere.
+        path: The access file that opens it.
+        clock: By which ages are told.
+    """
+    state = home.state() if home else None
+    services = await readiness(home, state) if home and state else ()
     problems = [f"{one.name}: {one.state}" for one in services if one.state != "ready"]
     listed: list[rows.SessionRow] = []
     try:
@@ -185,15 +191,16 @@ async def _ready(http: aiohttp.ClientSession, page: str) -> str:
     return "ready" if answer.ok else str(body.get("reason") or "not ready")
 
 
-def print_status(console: Console, one: Status, home: Home) -> None:
-    """Print *one* for people."""
-    state = home.state()
-    if state:
-        tables.show(console, tables.services(state, [service.state for service in one.services]))
+def print_status(console: Console, one: Status, home: Home | None) -> None:
+    """Print *one* for people; *home* as for `status`."""
+    state = home.state() if home else None
+    if home and state:
+        readiness = [service.state for service in one.services]
+        tables.show(console, tables.services(state, readiness), tables.logs(home))
     if one.models:
         tables.show(console, tables.models(one.models))
     elif not one.problems:
-        access_file = str(home.access("provider")) if state else "FILE"
+        access_file = str(home.access("provider")) if home and state else "FILE"
         tables.show(console, tables.no_session(access_file))
     for problem in one.problems:
         tables.show(console, tables.problem(problem))

@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from opentela.local.home import State
+from opentela.local.home import Home, State
 from opentela.local.rows import ModelRow, SessionRow, duration
 from opentela.wire.events import LifecycleEvent
 
@@ -79,7 +79,7 @@ def models(rows: Sequence[ModelRow]) -> RenderableType:
 
 def services(state: State, readiness: Iterable[str]) -> RenderableType:
     """Return what runs where on this machine; *readiness* holds one word or reason for each."""
-    table = _table("SERVICE", "STATE", "WHERE", "PID", "LOG")
+    table = _table("SERVICE", "STATE", "WHERE", "PID")
     for service, ready in zip(state.services, readiness, strict=True):
         style = "green" if ready == "ready" else "red"
         table.add_row(
@@ -87,9 +87,13 @@ def services(state: State, readiness: Iterable[str]) -> RenderableType:
             plain(ready, style=style),
             plain(service.url),
             str(service.pid),
-            plain(service.log),
         )
     return table
+
+
+def logs(home: Home) -> RenderableType:
+    """Return where the logs of this machine's services are; a path is copied, as a command is."""
+    return _commands("Logs:", str(home.log("*")))
 
 
 def invitation(state: State) -> RenderableType:

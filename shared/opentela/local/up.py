@@ -47,6 +47,7 @@ def _tell(mesh: LocalMesh, *, as_json: bool) -> None:
     tables.show(
         console,
         tables.services(state, ["ready"] * len(state.services)),
+        tables.logs(mesh.home),
         tables.no_session(str(mesh.home.access("provider"))),
         tables.invitation(state),
     )
