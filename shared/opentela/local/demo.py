@@ -220,9 +220,7 @@ class Demo:
             event = queue.get_nowait()
             told.setdefault(event.id, event)
         for event in told.values():
-            line = tables.event(event)
-            line.no_wrap, line.overflow = True, "ellipsis"
-            self._screen.show(line)
+            self._screen.show(tables.event(event))
 
     async def _stay(self) -> None:
         screen, home = self._screen, self._mesh.home
