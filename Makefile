@@ -20,7 +20,7 @@ N ?= 200
 
 .PHONY: help
 help:  ## Print this
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: dev
 dev: $(INSTALLED)  ## Make .venv with everything to develop, and the commit hooks

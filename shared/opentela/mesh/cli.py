@@ -32,6 +32,7 @@ _QUIET: Final = LogConfig(level="error", form="text")
 """What goes wrong is told in words of the command's own."""
 _SPAN: Final = re.compile(r"(\d+)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LISTEN_HELP: Final = "Address to bind. [default: all with TLS, loopback without]"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 
@@ -70,9 +71,11 @@ _servers_option = click.option(
 def _listener_options(*, tls: str | None, leaf_port: int | None) -> Callable[[Any], Any]:
     options = (
         click.option("--host", "hosts", multiple=True, help="Name by which it is dialled."),
-        click.option("--listen", default="", help="Address to bind. [default: all, with TLS]"),
+        click.option("--listen", default="", help=_LISTEN_HELP),
         click.option("--port", default=CLIENT_PORT, show_default=True, help="For clients."),
-        click.option("--leaf-port", type=int, default=leaf_port, show_default=True),
+        click.option(
+            "--leaf-port", type=int, default=leaf_port, show_default=True, help="For leaf servers."
+        ),
         click.option("--websocket-port", type=int, help="For clients and leaves behind proxies."),
         click.option("--monitor-port", type=int, help="nats-server's own page, on loopback."),
         click.option(
@@ -80,7 +83,8 @@ def _listener_options(*, tls: str | None, leaf_port: int | None) -> Callable[[An
             type=click.Choice(["auto", "none", "files"]),
             default=tls,
             show_default=True,
-            help="auto: an authority of the mesh's own; none: loopback only.",
+            help="auto: an authority of the mesh's own; none: loopback only."
+            + ("" if tls else " [default: auto with --host, else none]"),
         ),
         click.option("--certificate", type=_FILE, help="PEM chain, for --tls files."),
         click.option("--key", type=_FILE, help="Its private key."),
@@ -115,7 +119,10 @@ def mesh() -> None:
 def init(
     *, folder: Path, name: str, force: bool, jetstream: bool, as_json: bool, **listeners: Any
 ) -> None:
-    """Make a new mesh: keys, the hub's configuration, an access file for each role."""
+    """Make a new mesh.
+
+    Writes keys, the hub's configuration, and an access file for each role.
+    """
     if not listeners["hosts"]:
         listeners["hosts"] = (socket.gethostname(),)
     now = _CLOCK.wall()
@@ -136,7 +143,9 @@ def init(
         return
     click.echo(f"{name} is set up in {folder}; its keys/ must never get lost, nor out")
     click.echo(f"  start the hub    otela mesh serve {layout.conf}")
-    click.echo(f"  roles' access    {layout.access('<role>')}")
+    click.echo(f"  then a registry  otela registry --set access={layout.access('registry')}")
+    click.echo(f"  and a router     otela router --set access={layout.access('router')}")
+    click.echo(f"  look around      otela status --access {layout.access('tool')}")
     click.echo("  let someone in   otela mesh invite --provider NAME")
     click.echo("  connect a site   otela mesh leaf --site NAME")
 
@@ -159,9 +168,9 @@ def role(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Write an access file for one more registry, router, placer, tool or operator.
+    """Let one more registry, router or tool in.
 
-    Does nothing if the file is there already.
+    Does nothing if its access file is there already.
     """
     layout, now = MeshLayout(folder), _CLOCK.wall()
     name = name or role
@@ -194,7 +203,10 @@ def invite(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Let a provider in: write the one file that its supervisors need."""
+    """Let a provider in: write its access file.
+
+    Its supervisors need nothing else.
+    """
     layout, now = MeshLayout(folder), _CLOCK.wall()
     access = setup.invite(
         layout,
@@ -211,7 +223,7 @@ def invite(
 
 @mesh.command()
 @_dir_option
-@click.option("--site", required=True)
+@click.option("--site", required=True, help="Its name, of your choice.")
 @click.option("--providers", default="", help="Who works there: p,q. [default: everybody]")
 @click.option("--registry", "registries", multiple=True, help="A registry that works there.")
 @click.option("--router", "routers", multiple=True, help="A router that works there.")
@@ -224,7 +236,10 @@ def invite(
 @click.option("--out", type=_FOLDER, help="Folder to write, to be copied to the site.")
 @_json_option
 def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None:
-    """Connect a site: write the folder of its own server, which only dials out."""
+    """Connect a site: write the folder of its server.
+
+    That server, its leaf, only dials out.
+    """
     members = tuple(
         Member(role=one, name=name)
         for one, option in (
@@ -261,7 +276,7 @@ def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None
 @click.option("--name", default="", help="Every access of this role or leaf.")
 @_json_option
 def revoke(*, folder: Path, provider: str, name: str, as_json: bool) -> None:
-    """Throw a provider, role or leaf out, at once and everywhere."""
+    """Throw somebody out, at once and everywhere."""
     if bool(provider) == bool(name):
         raise click.UsageError("name who: --provider NAME, or --name NAME")
     layout = MeshLayout(folder)
@@ -300,7 +315,10 @@ def members(*, folder: Path, as_json: bool) -> None:
 @mesh.command()
 @click.argument("conf", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def serve(*, conf: Path) -> None:
-    """Run nats-server with CONF, in the foreground and in CONF's folder."""
+    """Run a hub or leaf: nats-server with CONF.
+
+    It runs in the foreground and in CONF's folder.
+    """
     binary = find_server()
     os.chdir(conf.resolve().parent)
     os.execv(binary, ["nats-server", "--config", conf.name])  # noqa: S606  that is the point
@@ -311,7 +329,10 @@ def serve(*, conf: Path) -> None:
 @_json_option
 @click.pass_context
 def check(ctx: click.Context, *, access: Path, as_json: bool) -> None:
-    """Say what works with an access file; exits with 1 when something does not."""
+    """Say what works with an access file.
+
+    Exits with 1 when something does not work.
+    """
     logs.configure(service="mesh", config=_QUIET)
 
     async def run() -> list[checks.Finding]:

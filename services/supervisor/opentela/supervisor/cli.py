@@ -31,7 +31,7 @@ from opentela.supervisor.run import serve
     metavar="FILE",
     help="What lets us into the mesh; given out by `otela mesh invite`.",
 )
-@click.option("--site", help="Where this runs; by default the access file's site.")
+@click.option("--site", help="Where this runs; by default the access file's, Slurm's or `local`.")
 @click.option("--node", help="This host or allocation; by default the host name.")
 @click.option("--walltime", default="", help="When to be gone: 2h, 90m; by default Slurm's end.")
 @click.option(
