@@ -632,3 +632,13 @@ def test_what_does_not_belong_to_the_moment_is_ignored() -> None:
     client.fail(FailKind.ENGINE_LOST)
     assert client.end() == client.data(b"late") == client.fail(FailKind.SILENT) == []
     assert client.at(0.125).tick() == [TryOn(B, 99.875)]
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("given", [EVENTS, JSON])
+def test_an_answer_that_has_no_body_gets_none(status: int, given: Headers) -> None:
+    """A client reads what would follow its head as the answer to its next request."""
+    client = Client(streams=True)
+    client.head(status, given)
+    assert client.data(b"HTTP/1.1 200 OK\r\n\r\n" + DELTA) == []
+    assert client.end()[-1] == Reply(Answer(status, given, b""))

@@ -13,6 +13,8 @@ from opentela.wire.frames import Headers
 
 STATUS_MIN: Final = 200
 STATUS_MAX: Final = 599
+BODILESS: Final = frozenset({204, 304})
+"""Answers that end with their head. RFC 9112 section 6.3."""
 _ERROR: Final = 400
 _ENGINE_ERROR: Final = 500
 _UNAVAILABLE: Final = 503
@@ -56,8 +58,10 @@ def value_of(headers: Headers, name: str) -> str:
 
 def is_event_stream(status: int, headers: Headers) -> bool:
     """Return whether the answer is a stream of events, and not an error."""
-    return status < _ERROR and value_of(headers, "content-type").lower().startswith(
-        "text/event-stream"
+    return (
+        status < _ERROR
+        and status not in BODILESS
+        and value_of(headers, "content-type").lower().startswith("text/event-stream")
     )
 
 

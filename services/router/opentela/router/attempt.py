@@ -23,6 +23,7 @@ from typing import ClassVar, Final, TypeAlias
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
 from opentela.router.answers import (
+    BODILESS,
     STATUS_MAX,
     STATUS_MIN,
     SURELY_NOT_BEGUN,
@@ -206,7 +207,8 @@ class Attempts:
             self._wait_until(now + self._config.idle_s)
             passed = watch.feed(data) if watch else data
             return [Forward(passed)] if passed else []
-        if self._phase is not _Phase.HEADED or not data:
+        if self._phase is not _Phase.HEADED or not data or self._head.status in BODILESS:
+            # What follows a head that ends its answer would be read as the next answer.
             return []
         if watch:
             self._wait_until(now + self._config.idle_s)

@@ -5,6 +5,8 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
+from opentela.router.answers import BODILESS
+
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -13,7 +15,6 @@ _LINES: Final = {
 }
 _CLOSE: Final = b"connection: close\r\n"
 _KEEP: Final = b"connection: keep-alive\r\n"
-_BODILESS: Final = frozenset({204, 304})
 
 
 class Framing(Enum):
@@ -25,7 +26,7 @@ class Framing(Enum):
 
 def whole(status: int, fields: bytes, body: bytes, *, keep_alive: bool, is_http10: bool) -> bytes:
     """Return a whole answer."""
-    if status in _BODILESS:
+    if status in BODILESS:
         return b"".join((_start(status), fields, _connection(keep_alive, is_http10), b"\r\n"))
     return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (
         _start(status),
