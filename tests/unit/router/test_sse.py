@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 
 import pytest
 
@@ -253,3 +254,23 @@ def test_choices_beyond_the_limit_are_not_followed(monkeypatch: pytest.MonkeyPat
 def test_usage_of_a_whole_answer(answer: bytes, usage: Usage | None) -> None:
     """Only an answer that mentions usage is parsed at all."""
     assert usage_of(answer) == usage
+
+
+def test_a_long_line_in_small_pieces_is_looked_at_once() -> None:
+    """An engine that sends one byte at a time must not hold up the streams of all others."""
+    line = b"data: " + b"x" * (256 * 1024) + b"\n\n"
+    reader = SseReader()
+    began = time.process_time()
+    found = [reader.feed(line[at : at + 1]) for at in range(len(line))]
+    assert time.process_time() - began < 2.0
+    assert found[-1] == (line, [SseEvent("", line[6:-2])])
+    assert all(passed == b"" for passed, _ in found[:-1])
+
+
+def test_a_line_that_grows_beyond_the_limit_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held back is only so much, however small the pieces are."""
+    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 10)
+    reader = SseReader()
+    passed = b"".join(reader.feed(b"x")[0] for _ in range(25))
+    assert passed == b"x" * 25
+    assert reader.oversized == 1

@@ -37,7 +37,7 @@ class SseReader:
         self.oversized = 0
         self._held: list[bytes] = []  # whole lines of the event in progress, as they came
         self._held_bytes = 0
-        self._line = b""  # the line in progress
+        self._line = bytearray()  # the line in progress
         self._data: list[bytes] = []
         self._name = ""
         self._is_skipping = False
@@ -51,15 +51,19 @@ class SseReader:
 
     def feed(self, data: bytes) -> tuple[bytes, list[SseEvent]]:
         """Return the bytes that end at such a place, and the events that are now whole."""
-        buffer = self._line + data
+        line = self._line
+        if line and not (line.endswith(b"\r") or b"\n" in data or b"\r" in data):
+            # Not looked at again: a long line in small pieces would cost the square of its length.
+            return self._lengthen(data), []
+        buffer = b"".join((line, data)) if line else data
         events: list[SseEvent] = []
         safe = start = 0
-        for line in buffer.splitlines(keepends=True):
-            end = start + len(line)
-            if end == len(buffer) and not line.endswith(b"\n"):
+        for whole in buffer.splitlines(keepends=True):
+            end = start + len(whole)
+            if end == len(buffer) and not whole.endswith(b"\n"):
                 break  # in progress, or a CR whose LF may follow
             start = end
-            if self._take_line(line.rstrip(b"\r\n"), events):
+            if self._take_line(whole.rstrip(b"\r\n"), events):
                 safe = start
         return self._settle(buffer, safe, start), events
 
@@ -67,13 +71,18 @@ class SseReader:
         """Return the event that the end of the stream completes, if any."""
         events: list[SseEvent] = []
         if self._line.endswith(b"\r"):
-            self._take_line(self._line[:-1], events)
+            self._take_line(bytes(self._line[:-1]), events)
         return events
+
+    def _lengthen(self, data: bytes) -> bytes:
+        """Go on with a line that does not end here; return what passes all the same."""
+        self._line += data
+        return self._skip() if self._held_bytes + len(self._line) > EVENT_BYTES_MAX else b""
 
     def _settle(self, buffer: bytes, safe: int, start: int) -> bytes:
         """Keep what is behind *safe*; the line in progress begins at *start*."""
         if self._is_skipping:
-            self._line = b"\r" if buffer.endswith(b"\r") else b""
+            self._line = bytearray(b"\r" if buffer.endswith(b"\r") else b"")
             self._is_mid_line = self._is_mid_line or start + len(self._line) < len(buffer)
             return buffer[: len(buffer) - len(self._line)]
         if safe:
@@ -85,7 +94,7 @@ class SseReader:
             if start:
                 self._held.append(buffer[:start])
                 self._held_bytes += start
-        self._line = buffer[start:]
+        self._line = bytearray(buffer[start:])
         if self._held_bytes + len(self._line) > EVENT_BYTES_MAX:
             passed += self._skip()
         return passed
@@ -95,7 +104,7 @@ class SseReader:
         self.oversized += 1
         held, self._held, self._held_bytes = self.held, [], 0
         self._is_skipping, self._is_mid_line = True, bool(self._line)
-        self._data, self._name, self._line = [], "", b""
+        self._data, self._name, self._line = [], "", bytearray()
         return held
 
     def _take_line(self, line: bytes, events: list[SseEvent]) -> bool:
