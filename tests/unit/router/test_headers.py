@@ -142,3 +142,15 @@ def test_no_engine_can_write_lines_of_its_own(name: str, value: str) -> None:
 def test_latin1_is_what_http_has_beyond_ascii() -> None:
     """It goes through as it came."""
     assert headers.homeward((("x", "\té"),)) == b"x: \t\xe9\r\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Report-To", "NEL"),
+        *("Location", "Refresh", "WWW-Authenticate", "Service-Worker-Allowed"),
+    ],
+)
+def test_no_engine_speaks_for_the_routers_address(name: str) -> None:
+    """One provider could take every later request of a browser, or send this one elsewhere."""
+    assert headers.homeward(((name, "x"), ("y", "1"))) == b"y: 1\r\n"

@@ -59,7 +59,27 @@ _NOT_OUTWARD: Final = frozenset(
     }
 )
 _NOT_OUTWARD_PREFIXES: Final = (b"x-stainless-", b"x-otela-", b"sec-", b"access-control-", b"cf-")
-_NOT_HOMEWARD: Final = _HOP_BY_HOP | {"content-length", "set-cookie", "x-request-id"}
+_NOT_HOMEWARD: Final = _HOP_BY_HOP | {
+    # Made anew for the client.
+    "content-length",
+    "x-request-id",
+    # Said for all of this address, which is not the engine's: cookies, where else it is served,
+    # what browsers must do with it, and where they report.
+    "alt-svc",
+    "clear-site-data",
+    "nel",
+    "public-key-pins",
+    "report-to",
+    "reporting-endpoints",
+    "service-worker-allowed",
+    "set-cookie",
+    "set-cookie2",
+    "strict-transport-security",
+    # Would send the client, and what it asked, elsewhere; or ask it for its secrets.
+    "location",
+    "refresh",
+    "www-authenticate",
+}
 _NOT_HOMEWARD_PREFIXES: Final = ("access-control-", "x-otela-")
 
 _REQUEST_ID: Final = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
