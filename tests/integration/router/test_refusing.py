@@ -12,7 +12,7 @@ from tests.integration.router.conftest import Bench, MakeBench
 from tests.integration.router.raw import Response, get, post
 from tests.integration.router.test_forwarding import ANSWER
 
-from opentela.router.config import ListenConfig
+from opentela.router.config import AttemptConfig, ListenConfig
 from opentela.telemetry import metrics
 
 LOOPBACK = "127.0.0.1:0"
@@ -227,6 +227,23 @@ async def test_a_request_under_way_is_not_idle(make_bench: MakeBench) -> None:
     assert await idle.ended() == b""
     bench.link.streams[0].answer(ANSWER)
     assert (await client.answer()).status == 200
+
+
+async def test_a_client_that_does_not_read_its_answer_is_cut(make_bench: MakeBench) -> None:
+    """The engine is long done with it: nothing else ends what the answer takes of our memory."""
+    part, more_than_kernels_take = 64 * 1024, 32 * 1024 * 1024
+    bench = await make_bench(
+        listen=ListenConfig(address=LOOPBACK, keep_alive_s=0.01),
+        attempts=AttemptConfig(held_bytes_max=2 * more_than_kernels_take),
+    )
+    client = await bench.client()
+    client.stop_reading()
+    client.send(post())
+    stream = (await bench.opened()).head()
+    for _ in range(more_than_kernels_take // part):
+        stream.data(b"x" * part)
+    stream.end()
+    await bench.until(lambda: len(bench.front.gate) == 0)
 
 
 async def test_a_client_that_does_not_stop_sending_is_cut(make_bench: MakeBench) -> None:

@@ -30,8 +30,9 @@ class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         requests_max: Requests under way; more get 429.
         head_s: From the first byte of a request to the end of its headers.
         body_s: Silence within a request body.
-        keep_alive_s: Silence between requests. Longer than a load balancer's own, or it will use
-            a connection at the moment at which it is closed here.
+        keep_alive_s: Silence between requests, also of a client that leaves the end of its answer
+            unread. Longer than a load balancer's own, or it will use a connection at the moment at
+            which it is closed here.
         linger_s: After an error answered before the body came: how long the rest of the body is
             read and dropped, so that the client gets to see the answer.
     """

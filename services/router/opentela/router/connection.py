@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._head = b""
         self._framing = Framing.CHUNKED
         self._out_bytes = 0
+        self._unsent_bytes = 0  # when last looked at
         self._is_due = False
         self._is_full = False
 
@@ -345,6 +346,10 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Close the connection when it was silent for too long."""
+        unsent = self._transport.get_write_buffer_size() if self._transport else 0
+        if unsent < self._unsent_bytes:
+            self._since = now  # the client reads
+        self._unsent_bytes = unsent
         config, silent_s = self._gate.config, now - self._since
         if self._is_lingering:
             if silent_s > config.linger_s or now > self._linger_until:
@@ -353,7 +358,8 @@ class Connection(asyncio.Protocol):
             return  # the exchange minds its own time
         elif self._reading is None:
             if silent_s > config.keep_alive_s:
-                self._close()
+                # Closing waits for who does not read the end of an answer, for ever.
+                (self.cut if unsent else self._close)()
         elif silent_s > (config.body_s if self._reading.has_head else config.head_s):
             self._refuse(TOO_SLOW)
 
