@@ -1,5 +1,6 @@
 """Files that hold secrets: private from the first byte, whole or not there, refused when shared."""
 
+import errno
 import os
 import secrets
 import stat
@@ -11,6 +12,7 @@ from opentela.core.errors import ConfigError, CredentialError
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIR: Final = 0o700
 PUBLIC_FILE: Final = 0o644
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def make_private_dir(path: Path) -> Path:
@@ -20,8 +22,7 @@ def make_private_dir(path: Path) -> Path:
         path.chmod(PRIVATE_DIR)
     except OSError as error:
         raise ConfigError(
-            f"cannot make the folder {path}: {error.strerror}",
-            remedy="choose a folder that you own",
+            f"cannot make the folder {path}: {error.strerror}", remedy=_remedy(error)
         ) from error
     return path
 
@@ -43,7 +44,7 @@ def write(path: Path, text: str, *, mode: int = PRIVATE_FILE) -> None:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", remedy="choose a folder that you own"
+            f"cannot write {path}: {error.strerror}", remedy=_remedy(error)
         ) from error
 
 
@@ -72,3 +73,9 @@ def read_private(path: Path, *, what: str) -> str:
             f"cannot read {what} {path}: {reason}",
             remedy="ask the operator of the mesh for one (otela mesh invite)",
         ) from error
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in _FULL:
+        return "make room there, or choose a folder elsewhere"
+    return "choose a folder that you own"

@@ -129,8 +129,18 @@ class MeshLayout:
 
     @property
     def exists(self) -> bool:
-        """Whether a mesh was set up here."""
+        """Whether a mesh was set up here, to the end."""
+        return self.has_facts and not self.unfinished.exists()
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether the making of a mesh came so far that it has a name, perhaps no farther."""
         return (self.root / "mesh.json").exists()
+
+    @property
+    def unfinished(self) -> Path:
+        """A file that is there while a mesh is made, and stays when that fails."""
+        return self.root / ".unfinished"
 
     @property
     def facts(self) -> Facts:

@@ -94,17 +94,19 @@ def init_mesh(
         jetstream_dir="." if has_jetstream else "",
     )
     files.write(layout.conf, hub.render(conf))
+    layout.unfinished.unlink()
     return layout
 
 
 def _make_folders(layout: MeshLayout, *, force: bool) -> None:
-    is_old = layout.exists
-    if is_old and not force:
+    is_old = layout.has_facts
+    if layout.exists and not force:
         raise ConfigError(
             f"there is a mesh in {layout.root} already",
             remedy="use --force to replace it; everybody then needs a new access file",
         )
     files.make_private_dir(layout.root)
+    files.write(layout.unfinished, "")
     for part in ("keys", "jwt", "tls", "access", "leaves", JETSTREAM_DIR):
         if is_old:
             # What the earlier mesh left here opens nothing any more.

@@ -1,5 +1,6 @@
 """Files with secrets: nobody else reads them, nobody sees half of them."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -91,3 +92,18 @@ def test_a_secret_that_is_missing_or_no_text_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(CredentialError, match="it is not text"):
         files.read_private(path, what="key")
+
+
+def test_a_full_disk_is_no_matter_of_ownership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What helps is room."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left on device") as caught:
+        files.write(tmp_path / "file", "text")
+    assert caught.value.remedy.startswith("make room")
+    assert list(tmp_path.iterdir()) == []

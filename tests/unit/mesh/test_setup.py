@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from opentela.core.errors import ConfigError, CredentialError
-from opentela.mesh import admission, jwt_reader, setup, tls
+from opentela.mesh import admission, files, jwt_reader, setup, tls
 from opentela.mesh.layout import MeshLayout
 from opentela.mesh.listeners import Listeners
 from opentela.mesh.setup import LeafOptions
@@ -213,3 +213,28 @@ def test_public_facts_hold_no_secret(plain: MeshLayout) -> None:
     }
     for seed in (plain.root / "keys").iterdir():
         assert seed.read_text().strip() not in text
+
+
+def test_a_mesh_whose_making_failed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk leaves half of one, which could neither run nor be replaced without a word."""
+    root = tmp_path / "mesh"
+    write = files.write
+
+    def fail_at_last(path: Path, text: str, *, mode: int = files.PRIVATE_FILE) -> None:
+        if path.name == "hub.conf":
+            raise ConfigError("no space", remedy="make some")
+        write(path, text, mode=mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", fail_at_last)
+        with pytest.raises(ConfigError, match="no space"):
+            setup.init_mesh(root, Listeners(), now=1.0)
+    half = MeshLayout(root)
+    assert not half.exists
+    made = setup.init_mesh(root, Listeners(), now=2.0)
+    assert made.exists
+    assert made.conf.exists()
+    accounts = {made.facts.account, made.facts.system}
+    assert {path.stem for path in made.jwt_dir.iterdir()} == accounts, "of the first attempt"
