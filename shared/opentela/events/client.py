@@ -17,7 +17,7 @@ from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus
 from opentela.mesh.access import Access
 from opentela.mesh.bus import Bus, Message
-from opentela.mesh.nats_bus import BusState
+from opentela.mesh.keeper import BusState
 from opentela.service import SystemClock
 from opentela.tasks import Tasks
 from opentela.telemetry.log import get_logger

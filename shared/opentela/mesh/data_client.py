@@ -9,17 +9,11 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, Self
 
-from opentela.core.errors import CredentialError, MeshUnavailableError
+from opentela.core.errors import MeshUnavailableError
 from opentela.core.rng import Rng
-from opentela.mesh.access import Access
-from opentela.mesh.backoff import backoff_s
-from opentela.mesh.data_connection import DataConnection, Fault
-from opentela.mesh.nats_bus import (
-    CONNECT_TIMEOUT_S,
-    REFUSED_BACKOFF_S,
-    BusState,
-    OnState,
-)
+from opentela.mesh.access import Access, Server
+from opentela.mesh.data_connection import DataConnection
+from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Fault, Keeper, OnState
 from opentela.mesh.nats_wire import NO_RESPONDERS, Message
 from opentela.mesh.seldom import Seldom
 from opentela.telemetry import log as logs
@@ -69,21 +63,26 @@ class DataClient:
         self._access = access
         self._name = name
         self._on_state = on_state
-        self._rng = rng or random.Random()  # noqa: S311  spreads load, guards nothing
         self._connection: DataConnection | None = None
         self._subscriptions: dict[int, _Subscription] = {}
         self._last_sid = 0
         self._watchers: list[Watcher] = []
-        self._keeper: asyncio.Task[None] | None = None
         self._has_lost = asyncio.Event()
         self._logs_denial = Seldom()
-        self.state = BusState.DISCONNECTED
+        self._was_connected = False
+        spread = rng or random.Random()  # noqa: S311  spreads load, guards nothing
+        self._keeper = Keeper(self, access, name=name, rng=spread, on_state=self._tell)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def state(self) -> BusState:
+        """How we and the mesh are to each other."""
+        return self._keeper.state
 
     @property
     def is_connected(self) -> bool:
@@ -146,14 +145,8 @@ class DataClient:
 
     async def close(self) -> None:
         """Send what was published and leave the mesh."""
-        if self.state is BusState.CLOSED:
-            return
         connection, self._connection = self._connection, None
-        self._become(BusState.CLOSED, "")
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        if connection is not None:
+        if await self._keeper.close() and connection is not None:
             await connection.leave()
 
     async def open(self, timeout_s: float | None) -> None:
@@ -163,23 +156,25 @@ class DataClient:
             CredentialError: The mesh refuses the access.
             MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
         """
-        last: Exception | None = None
-        attempt = 0
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._connection is None:
-                    try:
-                        await self._dial_any()
-                    except MeshUnavailableError as error:
-                        last = error
-                        await asyncio.sleep(backoff_s(attempt, self._rng))
-                        attempt += 1
-        except TimeoutError as error:
-            raise MeshUnavailableError(
-                str(last or "no server of the mesh answers"),
-                remedy="check that the hub or leaf runs and that its port can be reached",
-            ) from error
-        self._keeper = asyncio.create_task(self._keep(), name=f"data:{self._name}")
+        await self._keeper.open(timeout_s)
+
+    # What the keeper calls.
+
+    async def dial(self, server: Server) -> None:
+        """Connect to *server*, carry every subscription over, and use the connection.
+
+        Raises:
+            MeshUnavailableError: It did not take us, or was lost again meanwhile.
+            CredentialError: It refuses the access.
+        """
+        connection = await DataConnection.dial(self._access, server, self, name=self._name)
+        await self._carry_over(connection)
+
+    async def until_lost(self) -> Server | None:
+        """Return when the connection is lost."""
+        await self._has_lost.wait()
+        self._has_lost.clear()
+        return None
 
     # What the connection calls.
 
@@ -219,45 +214,10 @@ class DataClient:
         if connection is self._connection:
             self._connection = None
             _losses.inc()
-            self._note_loss(fault)
+            self._keeper.lost(fault)
             self._has_lost.set()
 
     # The rest.
-
-    async def _keep(self) -> None:
-        while True:
-            await self._has_lost.wait()
-            self._has_lost.clear()
-            attempt = 0
-            while self._connection is None:
-                refused = self.state is BusState.REFUSED
-                await asyncio.sleep(REFUSED_BACKOFF_S if refused else backoff_s(attempt, self._rng))
-                attempt += 1
-                try:
-                    await self._dial_any()
-                except (MeshUnavailableError, CredentialError) as error:
-                    self._note_loss(error)
-                except Exception as error:
-                    # A bug; a process without a mesh would be worse than the log.
-                    log.error(  # noqa: TRY400  the traceback is in `exc_info`, the form is ours
-                        "mesh_dial_failed", name=self._name, error=repr(error), exc_info=error
-                    )
-
-    async def _dial_any(self) -> None:
-        """Connect to the first server that takes us, in the order of the access file."""
-        fault: Fault | None = None
-        for server in self._access.addresses:
-            try:
-                connection = await DataConnection.dial(self._access, server, self, name=self._name)
-                await self._carry_over(connection)
-            except (MeshUnavailableError, CredentialError) as error:
-                # A refusal says more than a silence.
-                if not isinstance(fault, CredentialError):
-                    fault = error
-            else:
-                return
-        assert fault is not None, "an access has servers"
-        raise fault
 
     async def _carry_over(self, connection: DataConnection) -> None:
         try:
@@ -273,24 +233,13 @@ class DataClient:
         if not connection.is_open:
             raise MeshUnavailableError(f"{connection.server.url} went away at once")
         self._connection = connection
-        log.info("mesh_connected", server=connection.server.url, name=self._name)
-        self._become(BusState.CONNECTED, "")
 
-    def _note_loss(self, fault: Fault) -> None:
-        refused = isinstance(fault, CredentialError)
-        state = BusState.REFUSED if refused else BusState.DISCONNECTED
-        if state is not self.state:
-            event = "mesh_refused" if refused else "mesh_lost"
-            log.warning(event, name=self._name, reason=fault.line())
-        self._become(state, fault.line())
-
-    def _become(self, state: BusState, reason: str) -> None:
-        if state is self.state:
-            return
-        was_connected, self.state = self.is_connected, state
-        if was_connected != self.is_connected:
+    def _tell(self, state: BusState, reason: str) -> None:
+        is_connected = state is BusState.CONNECTED
+        if is_connected is not self._was_connected:
+            self._was_connected = is_connected
             for watcher in tuple(self._watchers):
-                watcher.on_mesh(connected=self.is_connected)
+                watcher.on_mesh(connected=is_connected)
         if self._on_state is not None:
             self._on_state(state, reason)
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.mesh import nats_wire
 from opentela.mesh.access import Access, Server
+from opentela.mesh.keeper import Fault
 from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, PING_EVERY_S, PINGS_LOST_MAX
 from opentela.mesh.nats_wire import Fine, Info, Message, Ping, Pong, Refusal
 from opentela.mesh.websocket import KEY_BYTES, WebsocketClient
@@ -26,8 +27,6 @@ UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _CRLF: Final = b"\r\n"
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
 _PERMISSION: Final = "permissions violation"
-
-Fault = MeshUnavailableError | CredentialError
 
 
 class Owner(Protocol):

@@ -4,10 +4,8 @@ What is published while there is no connection is dropped and counted: a heartbe
 helps nobody, and whoever must be heard says it again when told that the bus is connected.
 """
 
-import asyncio
 import random
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Final, Self
 
 from nats import errors
@@ -17,18 +15,14 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.core.rng import Rng
 from opentela.mesh.access import Access, Server
-from opentela.mesh.backoff import backoff_s
 from opentela.mesh.bus import Handler, Message
+from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Keeper, OnState
 from opentela.mesh.nats_connection import Connection, cancellable, unsubscribe
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 
 log: Final = logs.get_logger()
 
-CONNECT_TIMEOUT_S: Final = 10.0
-"""For the first connection; a service manager starts a process again that gives up."""
-REFUSED_BACKOFF_S: Final = 30.0
-"""After a refusal: only a person changes that."""
 _STATUS: Final = "Status"
 _NO_RESPONDERS: Final = "503"
 
@@ -46,19 +40,6 @@ _denials: Final = metrics.counter(
 _losses: Final = metrics.counter(
     "otela_mesh_connections_lost_total", "Connections to the mesh that ended against our will."
 )
-
-
-class BusState(StrEnum):
-    """How a bus and the mesh are to each other."""
-
-    CONNECTED = "connected"
-    DISCONNECTED = "disconnected"
-    REFUSED = "refused"  # the credentials are no longer taken
-    CLOSED = "closed"
-
-
-OnState = Callable[[BusState, str], None]
-"""Called on the loop with the new state and, where it is bad news, one line of why."""
 
 
 class _Subscription:
@@ -96,19 +77,21 @@ class NatsBus:
     ) -> None:
         self._access = access
         self._name = name
-        self._on_state = on_state
-        self._rng = rng or random.Random()  # noqa: S311  spreads load, guards nothing
         self._subscriptions: dict[_Subscription, NatsSubscription | None] = {}
         self._connection: Connection | None = None
-        self._avoided: Server | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self.state = BusState.DISCONNECTED
+        spread = rng or random.Random()  # noqa: S311  spreads load, guards nothing
+        self._keeper = Keeper(self, access, name=name, rng=spread, on_state=on_state)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def state(self) -> BusState:
+        """How we and the mesh are to each other."""
+        return self._keeper.state
 
     @property
     def is_connected(self) -> bool:
@@ -203,14 +186,8 @@ class NatsBus:
 
     async def close(self) -> None:
         """Flush what was published and leave the mesh."""
-        if self.state is BusState.CLOSED:
-            return
         connection, self._connection = self._connection, None
-        self._become(BusState.CLOSED, "")
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        if connection is not None:
+        if await self._keeper.close() and connection is not None:
             await connection.leave()
 
     async def open(self, timeout_s: float | None) -> None:
@@ -220,72 +197,35 @@ class NatsBus:
             CredentialError: The mesh refuses the access.
             MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
         """
-        last: Exception | None = None
-        try:
-            async with asyncio.timeout(timeout_s):
-                attempt = 0
-                while self._connection is None:
-                    try:
-                        await self._dial_any()
-                    except MeshUnavailableError as error:
-                        last = error
-                        await asyncio.sleep(backoff_s(attempt, self._rng))
-                        attempt += 1
-        except TimeoutError as error:
-            silent = f"{' and '.join(self._access.servers)} did not answer within {timeout_s:g} s"
-            raise MeshUnavailableError(
-                str(last or silent),
-                remedy="check that the hub or leaf runs and that its port can be reached",
-            ) from error
-        self._keeper = asyncio.create_task(self._keep(), name=f"mesh:{self._name}")
+        await self._keeper.open(timeout_s)
 
-    async def _keep(self) -> None:
-        while True:
-            connection = self._connection
-            assert connection is not None
-            fault = connection.fault(await connection.until_lost())
-            self._connection = None
-            if connection.was_silent:
-                # Nothing would answer there for a while; one that was restarted is dialled first.
-                self._avoided = connection.server
-            _losses.inc()
-            self._lost(fault)
-            await connection.abandon()
-            await self._redial()
+    # What the keeper calls.
 
-    async def _redial(self) -> None:
-        attempt = 0
-        while self._connection is None:
-            refused = self.state is BusState.REFUSED
-            await asyncio.sleep(REFUSED_BACKOFF_S if refused else backoff_s(attempt, self._rng))
-            attempt += 1
-            try:
-                await self._dial_any()
-            except (MeshUnavailableError, CredentialError) as error:
-                self._lost(error)
-            except Exception:
-                # A bug, ours or nats-py's; a process without a mesh would be worse than the log.
-                log.exception("mesh_dial_failed", name=self._name)
+    async def dial(self, server: Server) -> None:
+        """Connect to *server*, carry every subscription over, and use the connection.
 
-    async def _dial_any(self) -> None:
-        """Connect to the first server that takes us, in the order of the access file."""
-        fault: MeshUnavailableError | CredentialError | None = None
-        avoided, self._avoided = self._avoided, None
-        for server in sorted(self._access.addresses, key=lambda one: one == avoided):
-            try:
-                await self._adopt(
-                    await Connection.dial(
-                        self._access, server, name=self._name, on_error=self._on_error
-                    )
-                )
-            except (MeshUnavailableError, CredentialError) as error:
-                # A refusal says more than a silence.
-                if not isinstance(fault, CredentialError):
-                    fault = error
-            else:
-                return
-        assert fault is not None, "an access has servers"
-        raise fault
+        Raises:
+            MeshUnavailableError: It did not take us, or was lost again meanwhile.
+            CredentialError: It refuses the access.
+        """
+        await self._adopt(
+            await Connection.dial(self._access, server, name=self._name, on_error=self._on_error)
+        )
+
+    async def until_lost(self) -> Server | None:
+        """Return when the connection is lost; name its server if it had gone silent."""
+        connection = self._connection
+        assert connection is not None
+        fault = connection.fault(await connection.until_lost())
+        self._connection = None
+        _losses.inc()
+        self._keeper.lost(fault)
+        # One that was restarted is dialled first; where nothing answered, nothing would.
+        silent = connection.server if connection.was_silent else None
+        await connection.abandon()
+        return silent
+
+    # The rest.
 
     async def _adopt(self, connection: Connection) -> None:
         """Carry every subscription over to *connection*, and use it from now on.
@@ -303,8 +243,6 @@ class NatsBus:
             await connection.abandon()
             raise connection.fault(connection.ended_by)
         self._connection = connection
-        self._become(BusState.CONNECTED, "")
-        log.info("mesh_connected", server=connection.server.url, name=self._name)
 
     async def _carry_over(self, connection: Connection) -> bool:
         carried: dict[_Subscription, NatsSubscription | None] = {}
@@ -335,20 +273,6 @@ class NatsBus:
         if subscription in self._subscriptions:
             self._subscriptions[subscription] = native
         return native
-
-    def _lost(self, fault: MeshUnavailableError | CredentialError) -> None:
-        refused = isinstance(fault, CredentialError)
-        state = BusState.REFUSED if refused else BusState.DISCONNECTED
-        if state is not self.state:
-            event = "mesh_refused" if refused else "mesh_lost"
-            log.warning(event, name=self._name, reason=fault.line())
-        self._become(state, fault.line())
-
-    def _become(self, state: BusState, reason: str) -> None:
-        if state is not self.state:
-            self.state = state
-            if self._on_state is not None:
-                self._on_state(state, reason)
 
     def _on_error(self, text: str) -> None:
         if "permissions violation" in text:

@@ -12,7 +12,7 @@ from opentela.core.errors import CredentialError, MeshUnavailableError
 from opentela.mesh import data_client
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
-from opentela.mesh.nats_bus import BusState
+from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_wire import Message
 from opentela.testing.mesh import HUB, TestMesh, until
 

@@ -12,7 +12,7 @@ from opentela.core.errors import CredentialError, MeshUnavailableError
 from opentela.mesh import nats_bus, push, server_conf, setup
 from opentela.mesh.access import Access
 from opentela.mesh.bus import Message
-from opentela.mesh.nats_bus import BusState
+from opentela.mesh.keeper import BusState
 from opentela.testing.mesh import CLOCK, HUB, TestMesh, until
 
 pytestmark = pytest.mark.nats

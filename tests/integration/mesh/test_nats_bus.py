@@ -13,7 +13,8 @@ from opentela.core.errors import CredentialError, MeshUnavailableError, WireErro
 from opentela.mesh import nats_bus, nats_connection
 from opentela.mesh.access import Access
 from opentela.mesh.bus import Message
-from opentela.mesh.nats_bus import BusState, NatsBus
+from opentela.mesh.keeper import BusState
+from opentela.mesh.nats_bus import NatsBus
 from opentela.telemetry import metrics
 from opentela.testing.mesh import HUB, TestMesh, until
 

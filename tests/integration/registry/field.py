@@ -9,7 +9,7 @@ from opentela.core.record import is_routable, is_suspected
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.bus import Bus
 from opentela.mesh.identity import Identity
-from opentela.mesh.nats_bus import BusState
+from opentela.mesh.keeper import BusState
 from opentela.registry.config import (
     DetectorConfig,
     PeersConfig,

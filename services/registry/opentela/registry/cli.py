@@ -9,7 +9,7 @@ from opentela import service
 from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus, warrants
-from opentela.mesh.nats_bus import BusState
+from opentela.mesh.keeper import BusState
 from opentela.registry.config import RegistryConfig
 from opentela.registry.shell import RegistryShell
 from opentela.service import Lifecycle

@@ -12,7 +12,8 @@ from opentela.core.record import SessionRecord
 from opentela.mesh import data_client, nats_bus, warrants
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
-from opentela.mesh.nats_bus import BusState, NatsBus
+from opentela.mesh.keeper import BusState
+from opentela.mesh.nats_bus import NatsBus
 from opentela.router.config import RouterConfig
 from opentela.router.front import Front
 from opentela.router.link import MeshLink

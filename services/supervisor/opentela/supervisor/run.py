@@ -10,7 +10,8 @@ from typing import Final
 from opentela.core.errors import ConfigError, MeshUnavailableError
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
-from opentela.mesh.nats_bus import BusState, NatsBus
+from opentela.mesh.keeper import BusState
+from opentela.mesh.nats_bus import NatsBus
 from opentela.service import Lifecycle, SystemClock
 from opentela.supervisor import caches, hardware
 from opentela.supervisor import walltime as walltimes
