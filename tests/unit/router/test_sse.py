@@ -274,3 +274,13 @@ def test_a_line_that_grows_beyond_the_limit_passes(monkeypatch: pytest.MonkeyPat
     passed = b"".join(reader.feed(b"x")[0] for _ in range(25))
     assert passed == b"x" * 25
     assert reader.oversized == 1
+
+
+@pytest.mark.parametrize("count", [-1, -5, 10**9 + 1, 2**63, 2**64, 10**40])
+def test_a_count_that_none_can_be_is_not_believed(count: int) -> None:
+    """Counters take no negative numbers and messages none beyond 64 bits: both ended the router."""
+    told = b'"usage":{"prompt_tokens":%d,"completion_tokens":%d,' % (count, count)
+    told += b'"prompt_tokens_details":{"cached_tokens":%d}}' % count
+    assert usage_of(b"{" + told + b"}") == Usage()
+    watch, _, _ = watched(b'data: {"choices":[],' + told + b"}\n\n", DONE)
+    assert watch.usage == Usage()

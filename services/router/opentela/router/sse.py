@@ -16,6 +16,10 @@ EVENT_BYTES_MAX: Final = 1024 * 1024
 CHOICES_MAX: Final = 1024
 """Choices of one stream that are followed; engines allow 128."""
 
+TOKENS_MAX: Final = 1_000_000_000
+"""An engine that counts more in one answer, or less than none, is not believed: its numbers go into
+counters and usage records, which do not take any."""
+
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -166,10 +170,14 @@ class _Usage(msgspec.Struct):
     def counted(self) -> Usage:
         details = self.prompt_tokens_details or self.input_tokens_details or _Details()
         return Usage(
-            tokens_in=self.prompt_tokens or self.input_tokens or 0,
-            tokens_cached=details.cached_tokens or 0,
-            tokens_out=self.completion_tokens or self.output_tokens or 0,
+            tokens_in=_believed(self.prompt_tokens or self.input_tokens),
+            tokens_cached=_believed(details.cached_tokens),
+            tokens_out=_believed(self.completion_tokens or self.output_tokens),
         )
+
+
+def _believed(tokens: int | None) -> int:
+    return tokens if tokens and 0 < tokens <= TOKENS_MAX else 0
 
 
 class _Choice(msgspec.Struct):
