@@ -1,6 +1,7 @@
 """What a person is told of sessions: facts of records, worked out and put in order."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from opentela.core.record import (
     is_suspected,
     lifecycle_of,
 )
+
+_TIMES_END_AT: Final = 32_503_680_000.0
+"""Unix seconds of the year 3000. Providers may claim any number, infinity too: that is no end."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +70,7 @@ def row(record: SessionRecord, now_ms: int) -> SessionRow:
         context_max=max((model.context_max for model in offer.models), default=0),
         # Clocks of nodes differ: a birth in our future is an age of nothing.
         age_s=max(0, now_ms - claim.born_at_ms) / 1000,
-        left_s=max(0.0, ends_at - now_ms / 1000) if ends_at else None,
+        left_s=max(0.0, ends_at - now_ms / 1000) if 0 < ends_at < _TIMES_END_AT else None,
         ended_s=max(0, now_ms - ended) / 1000 if ended else None,
         reason=claim.reason,
     )

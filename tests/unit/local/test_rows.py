@@ -78,3 +78,9 @@ def test_lengths_of_time_are_short(seconds: float, text: str) -> None:
 def test_a_row_is_json() -> None:
     """`--json` prints the same facts."""
     assert b'"state":"SERVING"' in msgspec.json.encode(rows.row(record(), BORN_MS))
+
+
+@pytest.mark.parametrize("ends_at", [float("inf"), float("nan"), 1e308, -1.0])
+def test_an_end_that_no_allocation_has_is_none(ends_at: float) -> None:
+    """One provider's claim must not take the list from everybody."""
+    assert rows.row(record(Lifecycle.SERVING, "m", ends_at=ends_at), BORN_MS).left_s is None
