@@ -86,5 +86,5 @@ ci:  ## What CI runs
 
 .PHONY: clean
 clean:  ## Remove what was built, .venv included
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	@find services shared tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -144,10 +144,6 @@ class NatsServer:
         """Send a signal to it, if it still runs."""
         _signal(self._process, number)
 
-    def reload(self) -> None:
-        """Make it read its configuration again."""
-        self.send(signal.SIGHUP)
-
     async def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
         """End it in order; after *grace_s*, in any way."""
         self.send(signal.SIGTERM)

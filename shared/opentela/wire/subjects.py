@@ -135,7 +135,7 @@ def inbox(role: str) -> str:
 
 
 def command(path: SessionPath) -> str:
-    """A placer tells a provider's agent what to run; the last token is the agent's node."""
+    """A placer tells a provider's node what to run; the last token is the node."""
     return f"{ROOT}.command.{_path(path)}"
 
 
