@@ -1,6 +1,8 @@
 """Usage reaches the mesh once, in order, and waits while the mesh is away."""
 
 import asyncio
+import io
+import json
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from opentela.core.errors import MeshUnavailableError
 from opentela.router import journal as module
 from opentela.router.journal import Journal
 from opentela.telemetry import metrics
+from opentela.telemetry.log import JsonLines
 from opentela.testing.waiting import until
 from opentela.wire import subjects
 from opentela.wire.usage import UsageRecord, read_usage
@@ -91,6 +94,26 @@ async def test_too_many_waiting_records_are_lost_and_counted(
     await journal.flush_usage(mesh)  # type: ignore[arg-type]
     assert [record.id for record in mesh.taken] == ["2", "3"]
     assert value("otela_router_usage_lost_total") == before + 2
+
+
+async def test_lines_for_machines_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon, and each with the time of its own request; nothing waits when the router ends."""
+    monkeypatch.setattr(module, "GATHER_S", 0.01)
+    out = io.StringIO()
+    monkeypatch.setattr(module, "json_lines", lambda: JsonLines("router", out))
+    journal, mesh = Journal(), Mesh()
+    journal.request_finished(usage(1))
+    journal.request_finished(usage(2))
+    assert out.getvalue() == ""
+    assert journal.waiting == 2
+    await until(lambda: bool(out.getvalue()), "the lines are written")
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["request"] for line in lines] == ["r1", "r2"]
+    assert lines[0]["timestamp"] == "1970-01-01T00:00:00.001000Z"
+    journal.request_finished(usage(3))
+    assert await journal.flush_usage(mesh)  # type: ignore[arg-type]
+    assert [record.id for record in mesh.taken] == ["1", "2", "3"]
+    assert out.getvalue().count("\n") == 3
 
 
 async def test_a_record_that_was_pushed_out_meanwhile_takes_no_other_with_it(

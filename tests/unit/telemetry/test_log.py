@@ -18,6 +18,7 @@ def _unconfigured() -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    log._json_lines = None
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -87,3 +88,23 @@ def test_a_failure_carries_its_traceback() -> None:
         log.get_logger().exception("library_logged", value=object())
     (event,) = lines(out)
     assert "KeyError" in str(event["exception"])
+
+
+def test_many_events_at_once_look_as_if_logged_one_by_one() -> None:
+    """Readers cannot tell the difference."""
+    out = io.StringIO()
+    log.configure(service="router", config=LogConfig(form="json"), stream=out)
+    log.get_logger().info("request_finished", status=200, model="ä")
+    many = log.json_lines()
+    assert many is not None
+    many.write("request_finished", [(1_800_000_000.25, {"status": 200, "model": "ä"})] * 2)
+    one, *others = lines(out)
+    assert others == [{**one, "timestamp": "2027-01-15T08:00:00.250000Z"}] * 2
+    assert [list(event) for event in others] == [list(one)] * 2
+
+
+@pytest.mark.parametrize("config", [LogConfig(form="text"), LogConfig(level="warning")])
+def test_many_events_go_one_by_one_where_they_are_no_json_lines(config: LogConfig) -> None:
+    """The logger knows what becomes of them."""
+    log.configure(service="router", config=config, stream=io.StringIO())
+    assert log.json_lines() is None

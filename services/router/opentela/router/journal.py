@@ -11,15 +11,16 @@ from opentela.mesh.bus import Bus
 from opentela.router.labels import ModelLabels
 from opentela.router.outcomes import Result
 from opentela.telemetry import metrics
-from opentela.telemetry.log import get_logger
+from opentela.telemetry.log import get_logger, json_lines
 from opentela.wire import subjects, usage
 from opentela.wire.usage import UsageRecord
 
+_FINISHED: Final = "request_finished"
 RECORDS_MAX: Final = 50_000
 """Usage records that wait for the mesh, some 300 bytes each; beyond it the oldest are lost."""
 GATHER_S: Final = 0.1
-"""Records of so long leave as one write: one each cost a busy router a quarter of its CPU. A router
-that is killed loses as many."""
+"""Records of so long are dealt with together, and leave as one write: one each cost a busy router a
+quarter of its CPU. A router that is killed loses as many."""
 RETRY_S: Final = 1.0
 """Between attempts to hand the waiting records to a mesh that is away."""
 
@@ -72,49 +73,73 @@ class _Series:
             self._tokens_out.inc(record.tokens_out)
 
 
+def _told(record: UsageRecord) -> dict[str, object]:
+    """Return what the log says of a request."""
+    return {
+        "request": record.request,
+        "model": record.model,
+        "session": record.session,
+        "site": record.site,
+        "path": record.path,
+        "attempts": record.attempts,
+        "outcome": record.outcome,
+        "status": record.status,
+        "duration_s": record.duration_s,
+        "ttft_s": record.ttft_s if record.ttft_s >= 0 else None,
+        "tokens_in": record.tokens_in,
+        "tokens_out": record.tokens_out,
+    }
+
+
 class Journal:
     """Takes note of what happened; quick, and never in the way of the next request."""
 
     def __init__(self) -> None:
         # Made once, when logging is configured: a module's logger is put together at each call.
         self._log = get_logger().bind()
+        self._lines = json_lines()
         self._labels = ModelLabels()
         self._series: dict[str, _Series] = {}
         self._results = {result: ATTEMPTS.labels(result.value) for result in Result}
+        self._fresh: list[UsageRecord] = []
         self._waiting: deque[UsageRecord] = deque(maxlen=RECORDS_MAX)
         self._has_waiting = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     def attempt_ended(self, result: Result) -> None:
         """Count an attempt."""
         self._results[result].inc()
 
     def request_finished(self, record: UsageRecord) -> None:
-        """Log and count a request, and queue its usage record."""
+        """Log and count a request, and queue its usage record: soon, with others."""
+        self._fresh.append(record)
+        if self._lines is None:
+            self.settle()
+        elif len(self._fresh) == 1:
+            self._loop.call_later(GATHER_S, self.settle)
+
+    def settle(self) -> None:
+        """Deal with the requests that have finished since."""
+        fresh, self._fresh = self._fresh, []
+        if not fresh:
+            return
+        if self._lines is not None:
+            self._lines.write(_FINISHED, ((one.at_ms / 1000, _told(one)) for one in fresh))
+        for record in fresh:
+            if self._lines is None:
+                self._log.info(_FINISHED, **_told(record))
+            self._count(record)
+            if len(self._waiting) == RECORDS_MAX:
+                LOST.inc()
+            self._waiting.append(record)
+        self._has_waiting.set()
+
+    def _count(self, record: UsageRecord) -> None:
         label = self._labels.label(record.model, is_served=bool(record.session))
         series = self._series.get(label)
         if series is None:
             series = self._series[label] = _Series(label)
         series.count(record)
-        self._log.info(
-            "request_finished",
-            request=record.request,
-            model=record.model,
-            session=record.session,
-            site=record.site,
-            path=record.path,
-            attempts=record.attempts,
-            outcome=record.outcome,
-            status=record.status,
-            duration_s=record.duration_s,
-            ttft_s=record.ttft_s if record.ttft_s >= 0 else None,
-            tokens_in=record.tokens_in,
-            tokens_out=record.tokens_out,
-        )
-        if len(self._waiting) == RECORDS_MAX:
-            LOST.inc()
-        self._waiting.append(record)
-        if not self._has_waiting.is_set():
-            self._has_waiting.set()
 
     def request_refused(self, status: int, reason: str) -> None:
         """Log and count a request that was not even read; the statuses are few."""
@@ -124,7 +149,7 @@ class Journal:
     @property
     def waiting(self) -> int:
         """Usage records not yet handed to the mesh."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._fresh)
 
     async def publish_usage(self, bus: Bus) -> None:
         """Hand usage records to the mesh, for ever; run as a task of its own."""
@@ -136,6 +161,7 @@ class Journal:
 
     async def flush_usage(self, bus: Bus) -> bool:
         """Hand what waits to the mesh; return whether all went."""
+        self.settle()
         while self._waiting:
             record = self._waiting[0]
             try:
