@@ -183,8 +183,16 @@ class MeshLayout:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other commands from changing this mesh meanwhile."""
-        descriptor = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, files.PRIVATE_FILE)
+        """Keep other commands from changing this mesh meanwhile.
+
+        Raises:
+            ConfigError: There is no folder of a mesh, or not of one's own.
+        """
+        path = self.root / ".lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, files.PRIVATE_FILE)
+        except OSError as error:
+            raise self._absent(path.name, error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -196,12 +204,15 @@ class MeshLayout:
         try:
             return msgspec.json.decode(path.read_bytes(), type=form)
         except OSError as error:
-            raise ConfigError(
-                f"there is no mesh in {self.root}: {name}: {error.strerror}",
-                remedy="name its folder with --dir, or make one with: otela mesh init",
-            ) from error
+            raise self._absent(name, error) from error
         except msgspec.DecodeError as error:
             raise ConfigError(f"{path}: {error}", remedy="restore it from a backup") from error
+
+    def _absent(self, name: str, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"there is no mesh in {self.root}: {name}: {error.strerror}",
+            remedy="name its folder with --dir, or make one with: otela mesh init",
+        )
 
 
 def _pretty(value: object) -> str:

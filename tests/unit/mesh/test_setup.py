@@ -189,6 +189,21 @@ def test_a_folder_without_a_mesh_or_with_a_damaged_one_is_told(tmp_path: Path) -
     assert "backup" in caught.value.remedy
 
 
+@pytest.mark.parametrize("folder", ["", "missing"])
+def test_nobody_is_let_into_a_mesh_that_is_not_there(tmp_path: Path, folder: str) -> None:
+    """Who runs a command in the wrong folder is told so."""
+    layout = MeshLayout(tmp_path / folder)
+    for admit in (
+        lambda: setup.invite(layout, provider="p", now=NOW),
+        lambda: setup.role_access(layout, role="router", name="r", now=NOW),
+        lambda: setup.add_leaf(layout, LeafOptions(site="a"), now=NOW),
+        lambda: setup.revoke(layout, provider="p", now=NOW),
+    ):
+        with pytest.raises(ConfigError, match="there is no mesh in") as caught:
+            admit()
+        assert "--dir" in caught.value.remedy
+
+
 def test_a_key_that_others_could_read_is_not_used(plain: MeshLayout) -> None:
     """Whoever reads it owns the mesh."""
     (plain.root / "keys" / "signing.seed").chmod(0o644)
