@@ -10,6 +10,7 @@ import pytest
 from tests.integration.supervisor.conftest import FAKE, Ask, Start, Witness
 
 from opentela.core.record import Lifecycle
+from opentela.supervisor import proctree
 from opentela.testing.mesh import TestMesh
 from opentela.testing.waiting import until
 from opentela.wire import control, frames, subjects
@@ -250,6 +251,29 @@ class TestFailure:
         supervisor.process.kill()
         await supervisor.ended()
         await until(lambda: supervisor.alive() == [], "the end of all", within_s=8.0)
+
+    async def test_what_a_killed_one_left_is_ended_before_the_next_engine_starts(
+        self, start: Start, witness: Witness
+    ) -> None:
+        """Supervisor and guardian were killed at once, so that a child of the engine lives on."""
+        first = await start(*FAKE, "--spawn", "session")
+        await witness.heard(Lifecycle.SERVING)
+        await first.engine()
+        guardian, _, left = first.family
+        first.process.kill()
+        proctree.send(guardian, signal.SIGKILL)
+        await first.ended()
+        await until(lambda: first.alive() == [left.pid], "the end of all but the child")
+        look = (
+            "from opentela.supervisor import proctree; import sys;"
+            " left = proctree.read(int(sys.argv[1]));"
+            " print('left', left is not None and left.is_alive, flush=True)"
+        )
+        second = await start(sys.executable, "-c", look, str(left.pid))
+        await second.ended()
+        assert left.pid in second.events("engine_remains_killed")[0]["pids"]
+        assert "left False" in second.said()
+        assert "left True" not in second.said()
 
 
 class TestTheOffer:

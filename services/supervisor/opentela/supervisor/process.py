@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -194,15 +195,30 @@ class EngineProcess:
         return Ending(_how(self._status))
 
 
-def reclaim() -> list[int]:
-    """Kill what engines of dead supervisors left on this host, and return the pids.
+def reclaim(within_s: float = STUCK_S) -> list[int]:
+    """End what engines of dead supervisors left on this host; return its pids once it is gone.
 
     Normally their guardians have done so long ago; this is for the case that those were killed
-    too. Nothing may hold a GPU when the next engine starts.
+    too. Nothing may hold a GPU when the next engine starts, and memory of a GPU is freed only some
+    time after the signal.
+
+    Raises:
+        EngineError: Something is still there after *within_s*.
     """
-    return [
-        process.pid for process in proctree.abandoned() if proctree.send(process, signal.SIGKILL)
-    ]
+    ended: dict[int, None] = {}
+    until = time.monotonic() + within_s
+    while remains := proctree.abandoned():
+        if ended and time.monotonic() > until:
+            pids = ", ".join(str(process.pid) for process in remains)
+            raise EngineError(
+                f"processes that an earlier engine left do not end: {pids}",
+                remedy="they hang in the kernel, such as in a GPU's driver; use another node",
+            )
+        for process in remains:
+            proctree.send(process, signal.SIGKILL)
+            ended[process.pid] = None
+        time.sleep(_POLL_S)
+    return list(ended)
 
 
 def _start_guardian(
