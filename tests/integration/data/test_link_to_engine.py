@@ -10,6 +10,7 @@ from tests.integration.data.fabric import PATH, Fabric, Recorder
 from tests.integration.data.raw_engine import RawEngine, RawRequest
 
 from opentela.core.ids import SessionId
+from opentela.mesh.nats_wire import Message
 from opentela.stream.callee import CalleeSettings
 from opentela.supervisor.gateway import GatewaySettings
 from opentela.testing.mesh import TestMesh, until
@@ -346,6 +347,32 @@ async def test_another_session_cannot_answer(build: Builder) -> None:
     await other.round_trip()
     await fabric.router_client.round_trip()
     assert asked.told in ([], ["ack"])
+    asked.stream.cancel("seen")
+
+
+async def test_another_provider_cannot_say_that_nobody_is_there(build: Builder) -> None:
+    """The servers' own words, in its mouth, end none but its own streams."""
+    fabric, engine = await build(hang)
+    asked = fabric.ask()
+    await until(lambda: len(engine.requests) == 1)
+    assert asked.stream is not None
+    tail = asked.stream.reply.rpartition(".")[2]
+    prefix = asked.stream.reply.removesuffix(f".p.{tail}")
+    heard: list[Message] = []
+    sid = fabric.router_client.subscribe(f"{prefix}.q.>", print, on_no_responders=heard.append)
+    await fabric.router_client.round_trip()
+    other = await fabric.client(build.mesh.access(role="provider", provider="q", at="a"))
+    assert other._connection is not None
+    for provider in "pq":
+        words = b"NATS/1.0 503\r\n\r\n"
+        line = f"HPUB {prefix}.{provider}.{tail} {len(words)} {len(words)}\r\n"
+        other._connection._say(line.encode() + words + b"\r\n")
+    # Its own fence lets the second one through: the router has heard it, and knows better.
+    await until(lambda: len(heard) == 1)
+    await fabric.router_client.round_trip()
+    assert asked.told in ([], ["ack"])
+    assert fabric.link.in_flight == 1
+    fabric.router_client.unsubscribe(sid)
     asked.stream.cancel("seen")
 
 
