@@ -35,6 +35,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LISTEN_HELP: Final = "Address to bind. [default: all with TLS, loopback without]"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+_FOLDER_DEFAULT: Final = Path("mesh")
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
@@ -49,7 +50,7 @@ _dir_option = click.option(
     "--dir",
     "folder",
     type=_FOLDER,
-    default=Path("mesh"),
+    default=_FOLDER_DEFAULT,
     envvar="OTELA_MESH_DIR",
     show_default=True,
     help="Folder of the mesh.",
@@ -146,8 +147,8 @@ def init(
     click.echo(f"  then a registry  otela registry --set access={layout.access('registry')}")
     click.echo(f"  and a router     otela router --set access={layout.access('router')}")
     click.echo(f"  look around      otela status --access {layout.access('tool')}")
-    click.echo("  let someone in   otela mesh invite --provider NAME")
-    click.echo("  connect a site   otela mesh leaf --site NAME")
+    click.echo(f"  let someone in   otela mesh invite{_dir_flag(folder)} --provider NAME")
+    click.echo(f"  connect a site   otela mesh leaf{_dir_flag(folder)} --site NAME")
 
 
 @mesh.command()
@@ -266,8 +267,8 @@ def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None
     click.echo(f"site {options.site} has its folder: {made.root}; copy it there, and start")
     click.echo("  otela mesh serve leaf.conf")
     click.echo("invite its providers with")
-    flags = " ".join(f"--server {url}" for url in made.servers)
-    click.echo(f"  otela mesh invite --provider NAME --site {options.site} {flags}")
+    flags = " ".join((f"--site {options.site}", *(f"--server {url}" for url in made.servers)))
+    click.echo(f"  otela mesh invite{_dir_flag(folder)} --provider NAME {flags}")
 
 
 @mesh.command()
@@ -359,6 +360,10 @@ def _leaf_listeners(given: dict[str, Any]) -> Listeners:
     tls: TlsMode = given.pop("tls") or ("auto" if given["hosts"] else "none")
     hosts = given.pop("hosts") or ("localhost",)
     return Listeners(tls=tls, hosts=hosts, **given)
+
+
+def _dir_flag(folder: Path) -> str:
+    return "" if folder == _FOLDER_DEFAULT else f" --dir {folder}"
 
 
 def _end(now: float, span: float) -> float:
