@@ -142,6 +142,13 @@ def test_a_choice_that_never_finished_is_seen() -> None:
     assert passed == chunk(0) + chunk(1) + chunk(0, "tool_calls") + DONE
 
 
+def test_an_empty_reason_to_finish_is_none() -> None:
+    """Some engines write it in every chunk; a stream that ends there was cut off."""
+    assert watched(chunk(0, ""))[2] is StreamEnd.CUT_OFF
+    assert watched(chunk(0, ""), chunk(0, "stop"), DONE)[2] is StreamEnd.COMPLETE
+    assert watched(chunk(0, ""), DONE)[2] is StreamEnd.INCOMPLETE
+
+
 def test_a_stream_without_an_end_is_cut_off() -> None:
     """TCP may end well where the engine died."""
     assert watched(chunk(content="hi"))[2] is StreamEnd.CUT_OFF

@@ -267,7 +267,8 @@ class StreamWatch:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # not ours to judge: it passes
         for choice in chunk.choices or ():
-            if choice.finish_reason is not None:
+            # Some engines write an empty one where others write null.
+            if choice.finish_reason:
                 self._finished[choice.index] = True
             elif len(self._finished) < CHOICES_MAX:
                 self._finished.setdefault(choice.index, False)
