@@ -7,7 +7,6 @@ from tests.unit.router.parts import Dice, candidate
 from opentela.core.ids import SessionId
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
-    Acked,
     Action,
     Break,
     ClientGone,
@@ -54,7 +53,7 @@ FAILURES = st.builds(
     st.sampled_from(FailKind),
     st.booleans(),
 )
-ANY = HEADS | DATA | FAILURES | st.sampled_from([Acked(), End(), Tick()])
+ANY = HEADS | DATA | FAILURES | st.sampled_from([End(), Tick()])
 STEPS = st.lists(st.tuples(st.floats(0, 8), ANY | st.just(ClientGone())), max_size=40)
 
 

@@ -9,7 +9,6 @@ from opentela.core.ids import SessionId
 from opentela.router.answers import Answer
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
-    Acked,
     Action,
     Break,
     ClientGone,
@@ -152,7 +151,6 @@ def test_a_whole_answer_is_held_until_it_is_whole() -> None:
     client = Client()
     assert client.first == [TryOn(A, 100.0)]
     assert client.due == 60.0
-    assert client.attempts.step(client.now, Acked()) == []
     assert client.head(201) == []
     assert client.data(b'{"a":') == []
     assert client.data(b"1}") == []

@@ -1,6 +1,6 @@
 """What a stream tells becomes events of its request, as long as the attempt lasts."""
 
-from opentela.router.attempt_events import Acked, Data, End, Event, Failed, Head
+from opentela.router.attempt_events import Data, End, Event, Failed, Head
 from opentela.router.leg import Leg
 from opentela.wire.frames import Fail, FailKind, Timings
 
@@ -43,15 +43,15 @@ def running() -> tuple[Request, Stream, Leg]:
     return request, stream, leg
 
 
-def test_everything_is_told_in_order() -> None:
-    """Nothing is added."""
+def test_what_matters_to_the_request_is_told_in_order() -> None:
+    """The acknowledgement is the stream's own affair."""
     request, _, leg = running()
     leg.on_ack()
     leg.on_head(200, ())
     leg.on_data(b"x")
     leg.on_fail(FAIL)
     leg.on_end(Timings())
-    assert request.events == [Acked(), Head(200, ()), Data(b"x"), Failed(FAIL), End()]
+    assert request.events == [Head(200, ()), Data(b"x"), Failed(FAIL), End()]
 
 
 def test_nothing_is_told_after_the_attempt() -> None:

@@ -34,7 +34,6 @@ from opentela.router.answers import (
     value_of,
 )
 from opentela.router.attempt_events import (
-    Acked,
     Action,
     Break,
     ClientGone,
@@ -384,9 +383,6 @@ class Attempts:
         self._deadline = None
         self.outcome = outcome
 
-    def _on_acked(self, _now: float, _: Acked) -> list[Action]:
-        return []  # the stream's own time-outs begin here, the request's do not
-
     _HANDLERS: ClassVar[dict[type, Callable[..., list[Action]]]] = {
         Data: _on_data,
         Head: _on_head,
@@ -394,5 +390,4 @@ class Attempts:
         Failed: _on_failed,
         Tick: _on_tick,
         ClientGone: _on_client_gone,
-        Acked: _on_acked,
     }

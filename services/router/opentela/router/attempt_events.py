@@ -12,10 +12,6 @@ from opentela.router.outcomes import Result
 from opentela.wire.frames import Fail, Headers
 
 
-class Acked(msgspec.Struct, frozen=True):
-    """The session has the request."""
-
-
 class Head(msgspec.Struct, frozen=True):
     """The engine answers."""
 
@@ -47,7 +43,7 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Event: TypeAlias = Acked | Head | Data | End | Failed | ClientGone | Tick
+Event: TypeAlias = Head | Data | End | Failed | ClientGone | Tick
 
 
 class TryOn(msgspec.Struct, frozen=True):

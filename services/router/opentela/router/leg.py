@@ -2,11 +2,10 @@
 
 from typing import Final, Protocol
 
-from opentela.router.attempt_events import Acked, Data, End, Event, Failed, Head
+from opentela.router.attempt_events import Data, End, Event, Failed, Head
 from opentela.router.ports import Stream
 from opentela.wire.frames import Fail, Headers, Timings
 
-_ACKED: Final = Acked()
 _END: Final = End()
 
 
@@ -39,9 +38,7 @@ class Leg:
         self.timings: Timings | None = None
 
     def on_ack(self) -> None:
-        """The session has the request."""
-        if not self.is_over:
-            self._exchange.feed(_ACKED)
+        """The session has the request: that ends a time-out of the stream's, none of ours."""
 
     def on_head(self, status: int, headers: Headers) -> None:
         """The engine answers."""

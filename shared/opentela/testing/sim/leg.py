@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from opentela.router.attempt_events import Data as DataCame
 from opentela.router.attempt_events import (
-    Acked,
     End,
     Event,
     Failed,
     TryOn,
 )
-from opentela.router.attempt_events import Data as DataCame
 from opentela.router.attempt_events import Head as HeadCame
 from opentela.stream import caller
 from opentela.stream.events import (
@@ -104,7 +103,7 @@ class Leg:
             case Open() | Body() | Credit() | Cancel():
                 self._publish(action)
             case Acknowledged():
-                self._tell(Acked())
+                pass  # of the stream's time-outs, not of the request's
             case Head(status=status, headers=headers):
                 self._tell(HeadCame(status, headers))
             case Data(data=data):
