@@ -23,6 +23,9 @@ log: Final = logs.get_logger()
 
 _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as 128 and the signal's number."""
+ECHO_S: Final = 0.5
+"""A signal so soon after another is the same one: `timeout` and `srun` pass on what the whole
+process group has got already."""
 HASTE_S: Final = 3.0
 """After a second signal, clean-up has this long before the process is ended under it."""
 
@@ -86,9 +89,13 @@ async def _supervised(main: Main, name: str) -> int:
     lifecycle = Lifecycle(name)
     task = asyncio.ensure_future(main(lifecycle))
     haste = 0
+    heard_at = -ECHO_S
 
     def on_signal(number: int) -> None:
-        nonlocal haste
+        nonlocal haste, heard_at
+        if loop.time() < heard_at + ECHO_S:
+            return
+        heard_at = loop.time()
         if not lifecycle.stopping.is_set():
             log.info("stop_requested", signal=signal.Signals(number).name)
             lifecycle.stopping.set()

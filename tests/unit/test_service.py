@@ -71,9 +71,27 @@ print("drained", flush=True)
     assert "stop_requested" in err
 
 
+def test_a_signal_and_its_echo_are_one(start: Start) -> None:
+    """`timeout` signals its child, then the group that the child is in: nothing is cut short."""
+    process = start("""
+import os, signal
+later = asyncio.Event()
+asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, later.set)
+for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+    os.kill(os.getpid(), number)
+await later.wait()
+print("drained", flush=True)
+""")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "drained\n")
+    assert err.count("stop_requested") == 1
+    assert "stop_forced" not in err
+
+
 def test_the_second_signal_ends_it_at_once(start: Start) -> None:
     """A drain that takes too long is cut short; clean-up still runs."""
     process = start("""
+service.ECHO_S = 0
 print("ready", flush=True)
 await life.stopping.wait()
 print("ready", flush=True)
@@ -93,6 +111,7 @@ finally:
 def test_clean_up_that_hangs_is_ended_too(start: Start) -> None:
     """Two signals always end a process, whatever its clean-up does."""
     process = start("""
+service.ECHO_S = 0
 print("ready", flush=True)
 await life.stopping.wait()
 print("ready", flush=True)
