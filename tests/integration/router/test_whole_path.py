@@ -26,7 +26,6 @@ from opentela.wire.usage import UsageRecord, read_usage
 pytestmark = pytest.mark.nats
 
 STREAM = post(b'{"model":"m","stream":true}')
-JSON_FIELD = "content-type: application/json\r\n"
 SSE = (
     'data: {"choices":[{"index":0,"delta":{"content":"é"},"finish_reason":null}]}\r\n\r\n'
     ": a comment with € in it\n\n"
@@ -320,16 +319,25 @@ async def test_a_retry_goes_to_another_session_and_is_told_in_header_log_and_boo
     assert (line["attempts"], record.attempts) == (2, 2)
 
 
-async def test_an_engine_that_is_too_busy_says_itself_when_to_come_again(desk: Desk) -> None:
-    """Its 429 and its advice pass as they are, without another attempt."""
+@pytest.mark.parametrize(
+    ("kind", "body"), [("application/json", SLOW_DOWN), ("text/html", b"<h1>Slow down</h1>")]
+)
+async def test_an_engine_that_is_too_busy_says_itself_when_to_come_again(
+    desk: Desk, kind: str, body: bytes
+) -> None:
+    """Its 429 and its advice pass, without another attempt; what is no JSON is put into some."""
 
     async def busy(request: RawRequest) -> None:
-        fields = JSON_FIELD + "retry-after: 7\r\n"
-        request.answer(SLOW_DOWN, status="429 Too Many Requests", fields=fields)
+        fields = f"content-type: {kind}\r\nretry-after: 7\r\n"
+        request.answer(body, status="429 Too Many Requests", fields=fields)
 
     sessions = await desk.serve(busy, busy)
     answer = await desk.ask(post())
-    assert (answer.status, answer.body) == (429, SLOW_DOWN)
+    assert answer.status == 429
+    if body == SLOW_DOWN:
+        assert answer.body == SLOW_DOWN
+    else:
+        assert answer.error["type"] == "rate_limit_error"
     assert answer.headers["retry-after"] == "7"
     assert answer.headers["x-otela-attempts"] == "1"
     assert sum(len(session.engine.requests) for session in sessions) == 1
