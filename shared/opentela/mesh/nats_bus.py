@@ -17,7 +17,7 @@ from opentela.core.rng import Rng
 from opentela.mesh.access import Access, Server
 from opentela.mesh.bus import Handler, Message
 from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Keeper, OnState
-from opentela.mesh.nats_connection import Connection, cancellable, unsubscribe
+from opentela.mesh.nats_connection import BROKEN, Connection, cancellable, unsubscribe
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 
@@ -126,7 +126,7 @@ class NatsBus:
                     )
             except errors.MaxPayloadError as error:
                 raise WireError(f"{len(payload)} bytes are more than the mesh carries") from error
-            except errors.Error:
+            except BROKEN:
                 _dropped.labels("disconnected").inc()
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> _Subscription:
@@ -177,7 +177,7 @@ class NatsBus:
             raise MeshUnavailableError(
                 f"nobody answered on {subject} within {timeout_s:g} s"
             ) from error
-        except errors.Error as error:
+        except BROKEN as error:
             raise MeshUnavailableError(f"no answer on {subject}: {error}") from error
         if not answer.data:
             # What an empty message means on a reply subject; nobody answers with nothing.

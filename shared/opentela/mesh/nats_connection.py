@@ -43,6 +43,10 @@ PENDING_MESSAGES_MAX: Final = 8192
 PENDING_BYTES_MAX: Final = 16 * 1024 * 1024
 """Received but not yet handled, one subscription: a loop that is late by a second of full load."""
 
+BROKEN: Final = (errors.Error, OSError, RuntimeError)
+"""What nats-py raises on a connection that breaks under it; the last is uvloop's word for a
+transport that is closed already."""
+
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
 _DENIED: Final = "permissions violation for subscription"
 
@@ -165,7 +169,7 @@ class Connection:
                 )
         except errors.BadSubjectError as error:
             raise WireError(f"{subject!r} is no subject") from error
-        except errors.Error:
+        except BROKEN:
             return None
 
     def was_denied(self, subject: str) -> bool:
@@ -182,7 +186,7 @@ class Connection:
                 if not await self._is_written():
                     await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
                 await self.client.flush(timeout=int(ROUND_TRIP_TIMEOUT_S))
-        except (errors.Error, OSError):
+        except BROKEN:
             return False
         return self.is_open
 
@@ -223,7 +227,7 @@ class Connection:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.round_trip()
                 await self.client.close()
-        except (errors.Error, OSError, TimeoutError):
+        except BROKEN:  # a time-out is an OSError
             pass  # it would not go in order; now it goes anyhow
         finally:
             await self.abandon()
@@ -284,7 +288,7 @@ class Connection:
 async def unsubscribe(native: NatsSubscription | None) -> None:
     """Withdraw an interest; if its connection went first, the interest went with it."""
     if native is not None:
-        with contextlib.suppress(errors.Error), cancellable():
+        with contextlib.suppress(*BROKEN), cancellable():
             await native.unsubscribe()
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import random
+from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from prometheus_client import Counter
 from tests.integration.mesh.proxy import Proxy
 
@@ -263,3 +265,24 @@ async def test_a_subscription_made_while_connecting_again_is_there_afterwards() 
         await bus.publish(VERDICT, b"last")
         await until(lambda: len(got) == subscribed)
         assert gone == []
+
+
+def test_a_connection_that_breaks_under_a_message_drops_it() -> None:
+    """The loop that the product runs on raises an error of its own then: nobody shall die of it."""
+
+    async def main() -> None:
+        async with TestMesh() as mesh:
+            bus = await mesh.adopt(await nats_bus.connect(mesh.access(role="registry"), name="r"))
+            assert bus._connection is not None
+            client: Any = bus._connection.client
+            client._transport._io_writer.transport.abort()
+            # The first one ends nats-py's own writer, the next is written by whoever publishes.
+            before = dropped("disconnected")
+            await bus.publish(VERDICT, b"x")
+            await asyncio.wait([client._flusher_task])
+            await bus.publish(VERDICT, b"x")
+            with pytest.raises(MeshUnavailableError):
+                await bus.request("otela.v1.snapshot", b"x", timeout_s=1.0)
+            assert dropped("disconnected") > before
+
+    uvloop.run(main())
