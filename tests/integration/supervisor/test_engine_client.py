@@ -168,6 +168,7 @@ class TestOffers:
         ("body", "reason"),
         [
             (b"<html>", "/v1/models answered no JSON"),
+            (b"[" * 100_000, "/v1/models answered no JSON"),
             (b"[]", "/v1/models is no list of models"),
             (b'{"data": 3}', "/v1/models is no list of models"),
         ],

@@ -122,7 +122,7 @@ class EngineClient:
             raise EngineError(f"{path} answered {status}")
         try:
             return msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise EngineError(f"{path} answered no JSON: {error}") from error
 
     async def _get(self, path: str) -> tuple[int, bytes]:
