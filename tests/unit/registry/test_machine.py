@@ -14,6 +14,7 @@ from tests.unit.registry.driven import (
 from opentela.core.record import is_suspected
 from opentela.registry import messages as m
 from opentela.registry.config import RegistryConfig
+from opentela.registry.detector import Detector
 from opentela.testing.owner import BORN_AT_MS, Owner
 from opentela.wire.control import (
     Beat,
@@ -157,3 +158,17 @@ def test_many_silent_at_once_turn_it_red(registry: Driven) -> None:
     (red,) = only(m.SetReady, actions)
     assert red.reason == "4 of 4 sessions are silent: this registry may be cut off"
     assert registry.machine.status(7.0)["doubting_s"] == 2.0
+
+
+def test_a_registry_that_is_late_pardons_once_and_then_catches_up(
+    monkeypatch: pytest.MonkeyPatch, owner: Owner
+) -> None:
+    """Each message of a burst would else cost as much as there are sessions."""
+    registry = Driven().boot()
+    registry.step(3.0, m.DeltaHeard(path=owner.path, signed=owner.signed))
+    pardons: list[float] = []
+    monkeypatch.setattr(Detector, "pardon", lambda _, now: pardons.append(now))
+    for number in range(100):
+        beat = m.BeatHeard(path=owner.path, beat=Beat(incarnation=1))
+        registry.step(10.0 + number / 1000, beat)
+    assert pardons == [10.0]

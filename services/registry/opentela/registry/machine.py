@@ -63,7 +63,7 @@ class RegistryMachine:
         self._peers = Peers(config.peers)
         self._boot = Boot(config.peers)
         self._sessions = Sessions(name=name, verify=verify, config=config, peers=self._peers)
-        self._round_at = self._sweep_at = self._expected_at = 0.0
+        self._round_at = self._sweep_at = self._expected_at = self._pardoned_at = 0.0
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
         self.is_ready, self.reason = False, "starting"
@@ -83,8 +83,10 @@ class RegistryMachine:
     def step(self, now: float, wall: float, event: m.Event) -> list[m.Action]:
         """Take one event and return what is to be done about it."""
         at = Moment(now, wall)
-        if now > self._expected_at + LAG_MAX_S:
-            # Whoever wakes up late has heard nobody meanwhile.
+        if now > max(self._expected_at, self._pardoned_at) + LAG_MAX_S:
+            # Whoever wakes up late has heard nobody meanwhile. Once is enough: what it costs for
+            # each session would else keep a registry that is late from ever catching up.
+            self._pardoned_at = now
             self._sessions.detector.pardon(now)
         actions = self._on_event(at, event)
         if not self._mesh_is_lost:
