@@ -48,6 +48,18 @@ async def test_a_body_passes_byte_for_byte(bench: Bench) -> None:
     assert answer.body == ANSWER
 
 
+async def test_a_whole_url_is_a_path(bench: Bench) -> None:
+    """Clients of proxies send one, and the engine is not asked to be one."""
+    bench.link.script = whole
+    client = await bench.client()
+    answer = await client.ask(post(b'{"model":"m"}', "http://router:8080/v1/completions?a=1"))
+    assert answer.status == 200
+    assert bench.link.streams[0].path_and_query == "/v1/completions?a=1"
+    assert (await client.ask(post(b"{}", "*"))).error["code"] == "unknown_url"
+    server = await (await bench.client()).ask(get("*", method="OPTIONS"))
+    assert server.status < 500
+
+
 async def test_an_answer_says_who_gave_it(bench: Bench) -> None:
     """Session, site, attempts, and the id under which it is logged."""
     bench.link.script = whole

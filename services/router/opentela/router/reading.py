@@ -22,6 +22,7 @@ TOO_SLOW: Final = Fault(
 NO_ROOM: Final = Fault(
     kind=FaultKind.BUSY, message="The router holds too many request bodies; try again shortly."
 )
+_NO_PATH: Final = Fault(kind=FaultKind.UNKNOWN_URL, message="The request names no path.")
 _NO_TUNNEL: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This is no proxy.")
 _OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
@@ -93,7 +94,11 @@ class Reading:
         self.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         if self.method == b"CONNECT":
             return _NO_TUNNEL
-        self.path = _path(self.target)
+        if not self.target.startswith(b"/"):
+            self.target = _origin_form(self.target)
+            if not self.target.startswith(b"/") and self.method != b"OPTIONS":
+                return _NO_PATH
+        self.path = self.target.partition(b"?")[0]
         if self.method == b"POST":
             self.kind = paths.get(self.path)
             if self.kind is not None:
@@ -126,11 +131,10 @@ class Reading:
         )
 
 
-def _path(target: bytes) -> bytes:
-    if not target.startswith(b"/"):
-        # Absolute form, as clients of proxies send it; what is no URL has no path of ours.
-        try:
-            return httptools.parse_url(target).path or b"/"
-        except httptools.HttpParserInvalidURLError:
-            return target
-    return target.partition(b"?")[0]
+def _origin_form(target: bytes) -> bytes:
+    """Return what clients of proxies send as a whole URL; what is none is no path of ours."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return target
+    return (url.path or b"/") + (b"?" + url.query if url.query else b"")
