@@ -15,7 +15,6 @@ from opentela.telemetry.log import get_logger, json_lines
 from opentela.wire import subjects, usage
 from opentela.wire.usage import UsageRecord
 
-_FINISHED: Final = "request_finished"
 RECORDS_MAX: Final = 50_000
 """Usage records that wait for the mesh, some 300 bytes each; beyond it the oldest are lost."""
 GATHER_S: Final = 0.1
@@ -124,10 +123,10 @@ class Journal:
         if not fresh:
             return
         if self._lines is not None:
-            self._lines.write(_FINISHED, ((one.at_ms / 1000, _told(one)) for one in fresh))
+            self._lines.write("request_finished", ((one.at_ms / 1000, _told(one)) for one in fresh))
         for record in fresh:
             if self._lines is None:
-                self._log.info(_FINISHED, **_told(record))
+                self._log.info("request_finished", **_told(record))
             self._count(record)
             if len(self._waiting) == RECORDS_MAX:
                 LOST.inc()
