@@ -168,7 +168,7 @@ def read_claim(body: bytes) -> Claim:
     try:
         claim = CLAIM_DECODER.decode(body)
         expected = ids.session_id(claim.born_at_ms, claim.key, claim.nonce)
-    except (msgspec.DecodeError, AssertionError) as error:
+    except (msgspec.DecodeError, RecursionError, AssertionError) as error:
         raise WireError(f"not a claim: {error}") from error
     if claim.session != expected:
         raise ForgedRecordError(f"session {claim.session} does not belong to key {claim.key}")

@@ -140,7 +140,7 @@ class SessionMap:
         """Return what is held of the session that *record*, still unchecked, is about."""
         try:
             return self._records.get(claim_of(record).session)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     # Entering ----------------------------------------------------------------

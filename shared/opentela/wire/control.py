@@ -197,7 +197,8 @@ class Reader(Generic[MessageT]):
             raise WireError(f"a control message of {len(payload)} bytes is too large")
         try:
             message: MessageT = self._decode(payload)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
+            # The latter even in a field that nobody here knows, and so skips.
             raise WireError(str(error)) from error
         return message
 

@@ -230,7 +230,7 @@ def decode(payload: bytes) -> Frame:
         return _DECODERS[kind](stream, payload)
     except KeyError as error:
         raise WireError(f"unknown kind of frame {error}") from error
-    except (struct.error, msgspec.DecodeError, ValueError) as error:
+    except (struct.error, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WireError(f"not a frame: {error}") from error
 
 

@@ -74,5 +74,5 @@ def read_usage(payload: bytes) -> UsageRecord:
         raise WireError(f"a usage record of {len(payload)} bytes is too large")
     try:
         return _decode(payload)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WireError(str(error)) from error

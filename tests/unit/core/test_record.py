@@ -146,3 +146,11 @@ def test_claims_are_decoded_once(owner: Owner) -> None:
     """Routers ask for the claim at every request."""
     assert claim_of(owner.record) is claim_of(SessionRecord(signed=owner.signed))
     assert records.CLAIM_DECODER.decode(owner.signed.body) == owner.claim
+
+
+def test_a_bottomless_claim_is_none() -> None:
+    """A field of a newer owner is skipped, and only so deep."""
+    body = b"\x81\xa3zzz" + b"\x91" * 20_000 + b"\xc0"
+    with pytest.raises(WireError):
+        records.read_claim(body)
+    assert len(body) < records.CLAIM_BYTES_MAX

@@ -189,3 +189,11 @@ def test_a_beat_is_small() -> None:
     """A thousand nodes send one each second."""
     beat = Beat(incarnation=2**31, running=10_000, waiting=10_000, kv_used=0.987654, every_s=1.0)
     assert len(control.encode(beat)) <= 100
+
+
+def test_a_bottomless_field_that_nobody_knows_is_no_message() -> None:
+    """It is skipped, and only so deep."""
+    head = control.encode(control.Presence(registry="r"))
+    payload = bytes([head[0] + 1]) + head[1:] + b"\xa3zzz" + b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(WireError):
+        control.read_presence(payload)

@@ -142,3 +142,12 @@ def test_a_reason_that_we_do_not_know_is_still_a_failure() -> None:
     """A newer peer's kind of failure is taken as `UNKNOWN`, with its flags."""
     frame = frames.decode(bytes.fromhex("08" + "00" * 8 + "94a36e6577c2c3a0"))
     assert frame == Fail(0, FailKind.UNKNOWN, definite=False, retryable=True)
+
+
+def test_a_bottomless_frame_is_none() -> None:
+    """A field of a newer peer is skipped, and only so deep."""
+    end = frames.encode(End(1, 0))
+    prefix, part = end[:13], end[13:]
+    payload = prefix + bytes([part[0] + 1]) + part[1:] + b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(WireError):
+        frames.decode(payload)
