@@ -279,8 +279,9 @@ def test_a_connection_that_breaks_under_a_message_drops_it() -> None:
             # The first one ends nats-py's own writer, the next is written by whoever publishes.
             before = dropped("disconnected")
             await bus.publish(VERDICT, b"x")
-            while not client._flusher_task.done():
-                await asyncio.sleep(0)  # noqa: ASYNC110 - a turn more, and it is known to be lost
+            # Not a turn more, or it is known to be lost.
+            while not client._flusher_task.done():  # noqa: ASYNC110
+                await asyncio.sleep(0)
             await bus.publish(VERDICT, b"x")
             with pytest.raises(MeshUnavailableError):
                 await bus.request("otela.v1.snapshot", b"x", timeout_s=1.0)
