@@ -25,7 +25,10 @@ from opentela.telemetry import log as logs
 from opentela.telemetry.config import LogConfig
 
 ROLES: Final = ("registry", "router", "placer", "tool", "sys")
-"""Each gets an access file of its own name when a mesh is made."""
+"""Whom `role` lets in."""
+FIRST_ROLES: Final = ("registry", "router", "tool", "sys")
+"""Each gets an access file of its own name when a mesh is made; a placer, which may command every
+provider's nodes, only when somebody asks for one."""
 
 _CLOCK: Final = SystemClock()
 _QUIET: Final = LogConfig(level="error", form="text")
@@ -135,7 +138,7 @@ def init(
         force=force,
         has_jetstream=jetstream,
     )
-    for role in ROLES:
+    for role in FIRST_ROLES:
         accesses.write(
             layout.access(role), setup.role_access(layout, role=role, name=role, now=now)
         )

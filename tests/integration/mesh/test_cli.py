@@ -50,11 +50,12 @@ def test_a_new_mesh_has_everything_and_keeps_its_secrets(run: Otela, tmp_path: P
         mode = stat.S_IMODE(path.stat().st_mode)
         expected = 0o700 if path.is_dir() else 0o644 if path.name in public else 0o600
         assert mode == expected, path
-    for role in ("registry", "router", "placer", "tool", "sys"):
+    for role in ("registry", "router", "tool", "sys"):
         access = accesses.read(mesh / "access" / f"{role}.toml")
         assert (access.role, access.name) == (role, role)
         assert access.servers == ("tls://hub.example.org:4222",)
         assert "BEGIN CERTIFICATE" in access.ca
+    assert not (mesh / "access" / "placer.toml").exists(), "it may command every provider's nodes"
     seeds = [path.read_text().strip() for path in (mesh / "keys").iterdir()]
     everything_else = "".join(
         path.read_text() for path in mesh.rglob("*") if path.is_file() and "keys" not in path.parts
