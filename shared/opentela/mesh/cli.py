@@ -285,7 +285,7 @@ def revoke(*, folder: Path, provider: str, name: str, as_json: bool) -> None:
         raise click.UsageError("name who: --provider NAME, or --name NAME")
     layout = MeshLayout(folder)
     revoked = setup.revoke(layout, provider=provider, name=name, now=_CLOCK.wall())
-    access = accesses.read(layout.access("sys"))
+    access = setup.system_access(layout, now=_CLOCK.wall())
     logs.configure(service="mesh", config=_QUIET)
     try:
         asyncio.run(push.accounts(access, layout))

@@ -32,6 +32,7 @@ __all__ = [
     "invite",
     "revoke",
     "role_access",
+    "system_access",
 ]
 
 
@@ -96,6 +97,14 @@ def init_mesh(
     files.write(layout.conf, hub.render(conf))
     layout.unfinished.unlink()
     return layout
+
+
+def system_access(layout: MeshLayout, *, now: float) -> accesses.Access:
+    """Return what lets us tell servers; a mesh that `otela up` made has none before."""
+    path = layout.access("sys")
+    if not path.exists():
+        accesses.write(path, role_access(layout, role="sys", name="sys", now=now))
+    return accesses.read(path)
 
 
 def _make_folders(layout: MeshLayout, *, force: bool) -> None:

@@ -198,6 +198,21 @@ async def test_revoking_without_a_hub_is_kept_and_says_so(run: Otela, tmp_path: 
 
 
 @pytest.mark.nats
+async def test_revoking_works_in_a_mesh_that_init_did_not_make(run: Otela, tmp_path: Path) -> None:
+    """`otela up` makes one without access to the servers' own account: it is made when needed."""
+    port, mesh = free_ports(1)[0], tmp_path / "mesh"
+    run("init", *local("--port", str(port)))
+    run("invite", "--provider", "p")
+    (mesh / "access" / "sys.toml").unlink()
+    hub = await NatsServer.start(mesh / "hub.conf", log=tmp_path / "hub.log")
+    try:
+        told = await in_process("revoke", "--dir", str(mesh), "--provider", "p")
+        assert "1 revoked, the hub knows" in told
+    finally:
+        await hub.kill()
+
+
+@pytest.mark.nats
 def test_serve_becomes_nats_server(run: Otela, tmp_path: Path) -> None:
     """The very process, so that signals of a service manager reach it."""
     run("init", *local())
