@@ -127,8 +127,11 @@ async def test_the_engines_own_error_object_passes(bench: Bench) -> None:
     """Byte for byte, and without another attempt."""
     body = b'{"error":  {"message":"out of memory"}}'
     bench.link.script = lambda stream: stream.answer(body, status=500)
-    answer = await (await bench.client()).ask(post())
+    with capture_logs() as logs:
+        answer = await (await bench.client()).ask(post())
     assert (answer.status, answer.body) == (500, body)
+    (failed,) = [line for line in logs if line["event"] == "attempt_failed"]
+    assert failed["error"] == "the engine answered with an error of its own"
     assert len(bench.link.streams) == 1
 
 

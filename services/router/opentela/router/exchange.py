@@ -45,6 +45,7 @@ _NO_USAGE: Final = Usage()
 _INTERNAL: Final = Fault(
     kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
 )
+_ENGINES_OWN: Final = "the engine answered with an error of its own"
 _BUSY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many requests under way.")
 _JSON: Final = b"content-type: application/json\r\n"
 _ID_BYTES: Final = 12
@@ -338,7 +339,7 @@ class Exchange:
             site=chosen.site,
             attempt=len(attempts.tried) if attempts else 0,
             reason=action.result.value,
-            error=action.why,
+            error=action.why or _ENGINES_OWN,
         )
 
     # Time --------------------------------------------------------------------
