@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from opentela.alarm import Alarm
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.events import follower as f
@@ -92,8 +93,8 @@ class Reader:
         self._waiting: deque[LifecycleEvent] = deque()
         self._deferred: f.Ask | None = None
         self._stirred = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._has_caught_up = self._is_closed = False
+        self._alarm = Alarm(self._clock, lambda: self._feed(f.Tick()))
+        self._has_begun = self._has_caught_up = self._is_closed = False
         self._bus: Bus
 
     def _start(self, since: timedelta | None) -> str:
@@ -112,6 +113,7 @@ class Reader:
         await bus.subscribe(f"{self._inbox}.*", self._on_answer)
         # Listening begins before the past is read, so that nothing falls between the two.
         await bus.subscribe(subjects.ALL_EVENTS, self._on_event)
+        self._has_begun = True
         self._feed(f.Tick())
 
     async def next(self, *, follow: bool) -> LifecycleEvent | None:
@@ -126,7 +128,7 @@ class Reader:
         return event
 
     def _on_state(self, state: BusState, _why: str) -> None:
-        if state is BusState.CONNECTED and self._timer is not None:
+        if state is BusState.CONNECTED and self._has_begun:
             self._feed(f.MeshBack())
 
     def _on_event(self, message: Message) -> None:
@@ -145,13 +147,9 @@ class Reader:
     def _feed(self, event: f.Event) -> None:
         if self._is_closed:
             return
-        now = self._clock.now()
-        for action in self._follower.step(now, event):
+        for action in self._follower.step(self._clock.now(), event):
             self._perform(action)
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0.0, self._follower.next_deadline() - now)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._feed, f.Tick())
+        self._alarm.set(self._follower.next_deadline())
 
     def _perform(self, action: f.Action) -> None:
         match action:
@@ -182,8 +180,7 @@ class Reader:
 
     def _close(self) -> None:
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.close()
 
 
 def _log_notice(why: str) -> None:

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+from opentela.alarm import Alarm
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.core.ids import SessionId
@@ -53,7 +54,7 @@ class View:
         self._refusals = Refusals()
         self._listeners: list[OnChange] = []
         self._tasks = Tasks()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(clock, lambda: self._feed(machine.Tick()))
         self._is_open = True
         self._caught_up = asyncio.Event()
 
@@ -177,7 +178,7 @@ class View:
                     changed.extend(records)
                 case Refused(rejected=rejected, source=source):
                     self._refusals.records(now, rejected, source=source)
-        self._arm(now)
+        self._alarm.set(self._machine.next_deadline())
         if self._machine.caught_up:
             self._caught_up.set()
         if changed:
@@ -203,15 +204,6 @@ class View:
             self._reject(subjects.SNAPSHOT, error)
         self._feed(event)
 
-    # Timer -------------------------------------------------------------------
-
-    def _arm(self, now: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0.0, self._machine.next_deadline() - now)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._feed, machine.Tick())
-
     def _stop(self) -> None:
         self._is_open = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.close()

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from opentela.alarm import Alarm
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.core.session_map import SessionMap, Verify
@@ -66,7 +67,7 @@ class RegistryShell:
         self._refusals = Refusals()
         self._stack = AsyncExitStack()
         self._tasks = Tasks()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(clock, lambda: self._feed(m.Tick()))
         self._is_open = True
 
     @classmethod
@@ -158,10 +159,7 @@ class RegistryShell:
         now = self._clock.now()
         for action in self._machine.step(now, self._clock.wall(), event):
             self._perform(now, action)
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0.0, self._machine.next_deadline() - now)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._feed, m.Tick())
+        self._alarm.set(self._machine.next_deadline())
 
     # Out ---------------------------------------------------------------------
 
@@ -239,5 +237,4 @@ class RegistryShell:
 
     def _stop(self) -> None:
         self._is_open = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.close()
