@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import aiohttp
 import msgspec
@@ -109,16 +109,20 @@ class Child:
             await self._process.wait()
 
     async def wait_until_ready(
-        self, http: aiohttp.ClientSession, *, timeout_s: float = READY_TIMEOUT_S
+        self,
+        http: aiohttp.ClientSession,
+        *,
+        timeout_s: float = READY_TIMEOUT_S,
+        page: Literal["readyz", "livez"] = "readyz",
     ) -> None:
-        """Return once its health page says that it takes work.
+        """Return once its health page says that it takes work, or on `livez` that it runs.
 
         Raises:
             UnavailableError: It ended, or was not ready in time; the message holds its last words.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self._is_ready(http):
+                while not await self._says_yes(http, page):
                     if not self.is_running:
                         raise self.failure(f"ended with status {self._process.returncode}")
                     await asyncio.sleep(_POLL_S)
@@ -137,12 +141,12 @@ class Child:
         )
         return UnavailableError(f"{self.name} {what}: {said}", remedy=f"read {self.log}")
 
-    async def _is_ready(self, http: aiohttp.ClientSession) -> bool:
+    async def _says_yes(self, http: aiohttp.ClientSession, page: str) -> bool:
         self.health = self.health or self._logged_url()
         if not self.health:
             return False
         try:
-            async with http.get(f"{self.health}/readyz") as answer:
+            async with http.get(f"{self.health}/{page}") as answer:
                 return answer.ok
         except aiohttp.ClientError:
             return False

@@ -30,6 +30,10 @@ PROVIDER: Final = "local"
 _ROLES: Final[tuple[Literal["registry", "router", "tool"], ...]] = ("registry", "router", "tool")
 _Parts = dict[str, Part]
 
+_AWAITED: Final[dict[str, Literal["readyz", "livez"]]] = {"registry": "livez", "router": "readyz"}
+"""A registry is also unready while sessions that it remembers are silent, which is no reason not to
+start; that it knows the map is seen by the router, which is not ready before it does."""
+
 
 class LocalMesh:
     """A mesh whose servers and services are children of this process.
@@ -169,7 +173,7 @@ class LocalMesh:
             argv = (*OTELA, name, "--config", str(self.home.config(name)))
             child = await Child.start(name, argv, log=self.home.log(name))
             try:
-                await child.wait_until_ready(self._http)
+                await child.wait_until_ready(self._http, page=_AWAITED[name])
             except BaseException:
                 await child.stop()
                 raise

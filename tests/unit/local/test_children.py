@@ -77,6 +77,17 @@ async def test_a_child_that_never_gets_ready_is_given_up(
         await child.stop()
 
 
+async def test_a_child_that_runs_may_be_enough(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    """A registry that misses sessions is unready for as long, and no reason not to start a mesh."""
+    child = await start(tmp_path, SERVICE.format(body="life.ready(flag=False, reason='missed')"))
+    try:
+        await child.wait_until_ready(http, page="livez")
+        async with http.get(f"{child.health}/readyz") as answer:
+            assert not answer.ok
+    finally:
+        await child.stop()
+
+
 async def test_a_child_that_ignores_the_request_is_ended(tmp_path: Path) -> None:
     """Stopping always ends."""
     child = await start(tmp_path, STUBBORN)
