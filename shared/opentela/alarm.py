@@ -7,7 +7,7 @@ from opentela.core.clock import Clock
 
 
 class Alarm:
-    """Rings at or before the deadline that was set last; the machine says what is due, and when next.
+    """Rings at or before the deadline that was set last; the machine says what is due, and next.
 
     A ring that is set is never put off: were it moved with every event, a burst of events would
     keep it from ringing at all, and each of them would cost a timer.
