@@ -1,7 +1,6 @@
 """A supervisor put together: mesh, gateways, engine, machine."""
 
 import asyncio
-import gc
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -77,9 +76,6 @@ async def serve(
             stack.push_async_callback(client.close)
         await _reclaim()
         missed = await _reach(clients)
-        # What is here now stays: a whole collection, which stops every stream, has none of it.
-        gc.collect()
-        gc.freeze()
         await shell.run(
             runner=EngineRunner(
                 argv,
