@@ -10,7 +10,7 @@ from tests.e2e.processes import descendants, signal_all
 from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, llama_engine, verify
 
-pytestmark = [pytest.mark.nats, pytest.mark.slow]
+pytestmark = [pytest.mark.nats, pytest.mark.slow, pytest.mark.timeout(240)]
 
 REQUESTS = 200
 FEWER_REQUESTS = 80

@@ -9,7 +9,12 @@ from tests.e2e.netns import Cut, Lab
 from tests.e2e.product import NOTHING_TO_LEARN, Namespace, Product, wait_for_models
 from tests.e2e.scenes import MODEL, Load, author, fake_engine, verify
 
-pytestmark = [pytest.mark.netns, pytest.mark.nats, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.nats,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+]
 
 LONGEST_S = 8.0
 """Silence within a stream counts as loss after 5 s; one attempt elsewhere follows."""
