@@ -104,7 +104,7 @@ def test_a_false_success_is_found(monkeypatch: Patch) -> None:
     """As if a gap in an answer were none."""
 
     def data(self: Caller, now: float, frame: Data) -> list[Any]:
-        return [*self._hear(now), frame]
+        return [*self._hear(now), *([frame] if frame.data else [])]
 
     def end(self: Caller, now: float, frame: End) -> list[Any]:
         return [*self._hear(now), frame]

@@ -480,6 +480,35 @@ def test_an_error_that_the_engine_tells_itself_is_recorded() -> None:
     assert client.outcome is Outcome.ENGINE_ERROR
 
 
+def test_what_breaks_after_the_last_word_takes_nothing_away() -> None:
+    """A reset behind `[DONE]` is an end, for the client and for the session's reputation."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(STOP + DONE)
+    assert client.fail(FailKind.ENGINE_LOST) == [EndAttempt(A, Result.ANSWERED), Finish()]
+    assert client.outcome is Outcome.OK
+
+
+def test_an_engine_that_holds_the_connection_after_its_last_word_is_let_go() -> None:
+    """The client is not told of a silence that it does not see."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(STOP + DONE)
+    assert client.due is not None
+    actions = client.at(client.due).tick()
+    assert actions == [EndAttempt(A, Result.ANSWERED, cancel=True), Finish()]
+    assert client.outcome is Outcome.OK
+
+
+def test_a_client_that_leaves_with_its_whole_answer_cancels_nothing() -> None:
+    """Most close at `[DONE]`, before the engine has ended its answer; that is booked as served."""
+    client = Client(streams=True)
+    client.head(200, EVENTS)
+    client.data(STOP + DONE)
+    assert client.leave() == [EndAttempt(A, Result.ANSWERED, cancel=True), Finish()]
+    assert client.outcome is Outcome.OK
+
+
 def test_an_end_without_a_blank_line_is_passed() -> None:
     """The last event is the engine's to end."""
     client = Client(streams=True)

@@ -235,13 +235,19 @@ class Attempts:
             return []
         if not self._watch:
             return [*self._end_attempt(self._answered()), *self._finish(self._status_outcome())]
+        return self._end_stream()
+
+    def _end_stream(self, *, cancel: bool = False) -> list[Action]:
+        """End a stream of which something was sent."""
+        assert self._watch is not None
         ending, held = self._watch.end()
         self.usage = self._watch.usage
         if ending is StreamEnd.CUT_OFF:
             return self._break(Result.FAILED, _CUT_OFF)
         result = Result.ERRORED if ending is StreamEnd.FAILED else Result.ANSWERED
         last: list[Action] = [Forward(held)] if held else []
-        return [*self._end_attempt(result), *last, *self._finish(_STREAM_OUTCOMES[ending])]
+        attempt = self._end_attempt(result, cancel=cancel)
+        return [*attempt, *last, *self._finish(_STREAM_OUTCOMES[ending])]
 
     def _end_stream_unsent(self, now: float) -> list[Action]:
         """End a stream of which no whole event came: nothing, or one without its blank line."""
@@ -282,15 +288,15 @@ class Attempts:
         return self._fail(now, Result.TIMED_OUT, _SILENT, cancel=True)
 
     def _on_client_gone(self, _now: float, _: ClientGone) -> list[Action]:
+        if self._watch and self._watch.has_said_last:
+            return self._end_stream(cancel=True)
         if self._watch:
             self.usage = self._watch.usage
-        attempt = (
-            []
-            if self._phase is _Phase.WAITING
-            else self._end_attempt(Result.CANCELLED, "the client left", cancel=True)
-        )
+        is_waiting = self._phase is _Phase.WAITING
         self._conclude(Outcome.CANCELLED)
-        return attempt
+        if is_waiting:
+            return []
+        return self._end_attempt(Result.CANCELLED, "the client left", cancel=True)
 
     def _try(self, now: float) -> list[Action]:
         """Go to the next session, or end with the best that is known."""
@@ -338,9 +344,8 @@ class Attempts:
         count = len(self.tried)
         if definite and count == 1:
             return 0.0
-        config = self._config
-        jitter = 0.5 + self._rng.random()
-        return min(config.backoff_s * 2.0 ** max(count - 2, 0) * jitter, config.backoff_max_s)
+        longer = 2.0 ** max(count - 2, 0) * (0.5 + self._rng.random())
+        return min(self._config.backoff_s * longer, self._config.backoff_max_s)
 
     def _wait_until(self, deadline: float) -> None:
         self._deadline = min(deadline, self._ends_at)
@@ -372,6 +377,8 @@ class Attempts:
         return [GiveUp(fault)]
 
     def _break(self, result: Result, fault: Fault, *, cancel: bool = False) -> list[Action]:
+        if self._watch and self._watch.has_said_last:
+            return self._end_stream(cancel=cancel)  # nothing is missing
         if self._watch:
             self.usage = self._watch.usage
         attempt = self._end_attempt(result, fault.message, cancel=cancel)

@@ -234,6 +234,11 @@ class StreamWatch:
         self._has_error = False
         self._finished: dict[int, bool] = {}
 
+    @property
+    def has_said_last(self) -> bool:
+        """Whether the stream's last event came: what breaks now takes nothing away."""
+        return self._is_done
+
     def feed(self, data: bytes) -> bytes:
         """Return the bytes that may go to the client now: everything up to the last whole event."""
         passed, events = self._reader.feed(data)
