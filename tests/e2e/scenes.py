@@ -2,14 +2,16 @@
 
 import json
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from tests.e2e import history
 from tests.e2e.history import Exchange
-from tests.e2e.processes import GaveUpError, wait_until
+from tests.e2e.processes import GaveUpError, descendants, signal_all, wait_until
 from tests.e2e.product import Place, Product, Service
 
 MODEL: Final = "tiny"
@@ -78,10 +80,75 @@ class Engine:
         """Requests that the supervisor carries."""
         return int(self.service.status()["running"])
 
+    def script(self, **fields: object) -> None:
+        """Change what a scripted engine does."""
+        address = self.service.status()["engine"]["address"]
+        self.service.place.fetch(f"http://{address}/control", json.dumps(fields))
+
     def seen(self) -> Any:
         """Return what a scripted engine saw."""
         address = self.service.status()["engine"]["address"]
         return self.service.place.fetch(f"http://{address}/control/state")
+
+
+def kill_engine(engine: Engine) -> None:
+    """End an engine as an out-of-memory killer would; its supervisor lives."""
+    signal_all([engine.engine_pid], signal.SIGKILL)
+
+
+def freeze_engine(engine: Engine) -> None:
+    """Stop an engine as a hung driver would; its supervisor lives."""
+    signal_all(descendants(engine.engine_pid), signal.SIGSTOP)
+
+
+def kill_node(engine: Engine) -> None:
+    """End a supervisor and its engine at once, as a power cut would."""
+    engine.service.process.send_tree(signal.SIGKILL)
+
+
+def freeze_node(engine: Engine) -> None:
+    """Stop a supervisor and its engine, as a starved or suspended node would."""
+    engine.service.process.send_tree(signal.SIGSTOP)
+
+
+class Asking:
+    """One request on a connection of its own, as bytes: what is sent, what came."""
+
+    def __init__(self, router: Service, *, stream: bool) -> None:
+        address = urlsplit(router.url)
+        body = json.dumps({"model": MODEL, "stream": stream, "messages": []})
+        self._socket = socket.create_connection((address.hostname, address.port), timeout=30)
+        self.received = b""
+        self._socket.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: router\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+
+    def read_deltas(self, count: int) -> None:
+        """Read up to event number *count*."""
+        self._read_until(lambda received: received.count(b"data:") >= count)
+
+    def read_to_end(self) -> list[str]:
+        """Return the data of all events, once the answer has ended as HTTP says."""
+        self._read_until(lambda received: received.endswith(b"\r\n0\r\n\r\n"))
+        lines = self.received.decode().splitlines()
+        return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+
+    def header(self, name: str) -> str:
+        """Return a field of the answer's head; empty when there is none."""
+        head, _, _ = self.received.partition(b"\r\n\r\n")
+        fields = (line.partition(": ") for line in head.decode().splitlines())
+        return next((value for field, _, value in fields if field.lower() == name), "")
+
+    def leave(self) -> None:
+        """Close the connection, whatever is still to come."""
+        self._socket.close()
+
+    def _read_until(self, holds: Callable[[bytes], bool]) -> None:
+        while not holds(self.received):
+            piece = self._socket.recv(65536)
+            assert piece, self.received
+            self.received += piece
 
 
 class Load:

@@ -1,17 +1,13 @@
 """A client that goes away stops the engine, wherever its request is at that moment."""
 
-import json
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from tests.e2e.processes import wait_until
 from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
-from tests.e2e.scenes import MODEL, Engine, fake_engine
+from tests.e2e.scenes import MODEL, Asking, Engine, fake_engine
 
 pytestmark = pytest.mark.nats
 
@@ -27,25 +23,9 @@ class Scene:
         self.router = router
         self.engine = engine
 
-    def script(self, **fields: object) -> None:
-        """Change what the engine does."""
-        address = self.engine.service.status()["engine"]["address"]
-        self.engine.service.place.fetch(f"http://{address}/control", json.dumps(fields))
-
-    def ask(self, *, stream: bool) -> socket.socket:
-        """Return a connection on which a request was sent."""
-        address = urlsplit(self.router.url)
-        body = json.dumps({"model": MODEL, "stream": stream, "messages": []})
-        asked = socket.create_connection((address.hostname, address.port), timeout=10)
-        asked.sendall(
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: router\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-        )
-        return asked
-
-    def wait_for(self, **counts: int) -> float:
-        """Return the seconds until the engine's counts are so."""
-        return wait_until(
+    def wait_for(self, **counts: int) -> None:
+        """Return once the engine's counts are so."""
+        wait_until(
             lambda: counts.items() <= self.engine.seen().items(),
             f"{counts} at the engine",
             within_s=5,
@@ -66,15 +46,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield Scene(router, engine)
 
 
-def read_deltas(asked: socket.socket, count: int) -> None:
-    """Read an answer up to its delta number *count*."""
-    received = b""
-    while received.count(b"data:") < count:
-        piece = asked.recv(65536)
-        assert piece, received
-        received += piece
-
-
 def test_a_client_that_leaves_stops_the_engine_within_a_second(scene: Scene) -> None:
     """In a unary request, before the first token, and in mid-stream; nothing stays in flight."""
     cases = {
@@ -83,10 +54,13 @@ def test_a_client_that_leaves_stops_the_engine_within_a_second(scene: Scene) -> 
         "in mid-stream": ({"ttft_ms": 0.0, "tpot_ms": 100.0}, True, 3),
     }
     for aborted, (what, (script, stream, deltas)) in enumerate(cases.items(), start=1):
-        scene.script(**script)
-        with closing(scene.ask(stream=stream)) as asked:
+        scene.engine.script(**script)
+        asking = Asking(scene.router, stream=stream)
+        try:
             scene.wait_for(running=1)
-            read_deltas(asked, deltas)
+            asking.read_deltas(deltas)
+        finally:
+            asking.leave()
         left_at = time.monotonic()
         scene.wait_for(running=0, aborted=aborted)
         assert time.monotonic() - left_at < ABORT_WITHIN_S, what

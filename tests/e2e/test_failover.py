@@ -1,14 +1,24 @@
 """Engines and supervisors die or freeze under load: clients are told the truth, mostly good."""
 
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.e2e.history import Exchange
-from tests.e2e.processes import descendants, signal_all
 from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
-from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, llama_engine, verify
+from tests.e2e.scenes import (
+    MODEL,
+    Engine,
+    Load,
+    author,
+    fake_engine,
+    freeze_engine,
+    freeze_node,
+    kill_engine,
+    kill_node,
+    llama_engine,
+    verify,
+)
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -47,26 +57,6 @@ def stage(product: Product, commands: dict[str, list[str]]) -> Scene:
     ]
     wait_for_models(router, MODEL, sessions=len(engines))
     return Scene(product, router, engines)
-
-
-def kill_engine(engine: Engine) -> None:
-    """End an engine as an out-of-memory killer would; its supervisor lives."""
-    signal_all([engine.engine_pid], signal.SIGKILL)
-
-
-def freeze_engine(engine: Engine) -> None:
-    """Stop an engine as a hung driver would; its supervisor lives."""
-    signal_all(descendants(engine.engine_pid), signal.SIGSTOP)
-
-
-def kill_node(engine: Engine) -> None:
-    """End a supervisor and its engine at once, as a power cut would."""
-    engine.service.process.send_tree(signal.SIGKILL)
-
-
-def freeze_node(engine: Engine) -> None:
-    """Stop a supervisor and its engine, as a starved or suspended node would."""
-    engine.service.process.send_tree(signal.SIGSTOP)
 
 
 def run(
