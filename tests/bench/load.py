@@ -10,7 +10,7 @@ import ssl
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 RESPONSE_WITHIN_S: Final = 30.0
 _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
@@ -107,6 +107,19 @@ class _Connection(asyncio.Protocol):
             waiter.set_exception(FailedRequestError(why))
 
 
+class Measured(Protocol):
+    """What can be put under load."""
+
+    name: str
+    samples: list[Sample]
+
+    async def once(self) -> Sample:
+        """Do it once."""
+
+    async def measure(self) -> None:
+        """Do it once and keep the sample."""
+
+
 class Target:
     """Where requests go: one address, one prepared request, a pool of idle connections."""
 
@@ -152,7 +165,7 @@ class Target:
             self._idle.pop().close()
 
 
-async def open_loop(targets: Sequence[Target], *, rate: float, count: int) -> None:
+async def open_loop(targets: Sequence[Measured], *, rate: float, count: int) -> None:
     """Send *count* requests to each target, *rate* a second, the targets evenly in between.
 
     A request is sent when it is due whether or not earlier ones were answered, so that a slow

@@ -1,14 +1,17 @@
 """Measurements of latency, throughput, CPU and memory that any target can be put to."""
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from tests.bench import procfs
-from tests.bench.load import Sample, Target, closed_loop, open_loop, percentile
+from tests.bench.load import Measured, Sample, Target, closed_loop, open_loop, percentile
 
-WARM_UP: Final = 20
+WARM_UP: Final = 60
+WARM_UP_AT_ONCE: Final = 4
+"""So many requests, so many at a time: Python specialises code that has run a few dozen times."""
 MS: Final = 1e3
 
 
@@ -51,7 +54,14 @@ def added(
     )
 
 
-async def paced(targets: Sequence[Target], round_: Round) -> None:
+async def warmed(targets: Sequence[Measured]) -> None:
+    """Let interpreters, caches and connections of *targets* settle before anything is measured."""
+    for target in targets:
+        for _ in range(WARM_UP):
+            await asyncio.gather(*(target.once() for _ in range(WARM_UP_AT_ONCE)))
+
+
+async def paced(targets: Sequence[Measured], round_: Round) -> None:
     """Fill the samples of *targets*, taken in turn at the pace of *round_*."""
     for target in targets:
         target.samples.clear()

@@ -3,15 +3,20 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.bench import bare
 from tests.bench.engine import MODEL
-from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, PROVIDER, Product, Service, wait_for_models
 
+from opentela.wire.subjects import SessionPath
+
+BARE: Final = (sys.executable, "-m", "tests.bench.bare")
 ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
 
 
-class Path(NamedTuple):
+class ServingPath(NamedTuple):
     """A path that is up.
 
     Attributes:
@@ -19,15 +24,19 @@ class Path(NamedTuple):
         timed_port: A second router on the same mesh, which tells where the time went.
         engine_port: The mock engine behind it, for the direct way.
         pids: By role, of everything that works on a request, and of the registry.
+        access: Lets the control in, as a router.
+        bare: Where the control's answers come from.
     """
 
     router_port: int
     timed_port: int
     engine_port: int
     pids: dict[str, int]
+    access: Path
+    bare: SessionPath
 
 
-def start(product: Product, *settings: str) -> Path:
+def start(product: Product, *settings: str) -> ServingPath:
     """Start hub, registry, routers, leaf, and a supervisor with the mock engine."""
     announce = product.folder / "engine.json"
     services: dict[str, Service] = {"hub": product.start_hub()}
@@ -39,10 +48,17 @@ def start(product: Product, *settings: str) -> Path:
     services["supervisor"] = product.start_engine("supervisor", leaf, argv)
     for router in (services["router"], timed):
         wait_for_models(router, MODEL)
+    control = product.started("bare", leaf.place, [*BARE, str(leaf.access)])
+    control.wait_for_words("answering")
     told = json.loads(announce.read_text())
     pids = {role: service.process.pid for role, service in services.items()}
-    return Path(
-        _port(services["router"]), _port(timed), told["port"], {**pids, "engine": told["pid"]}
+    return ServingPath(
+        router_port=_port(services["router"]),
+        timed_port=_port(timed),
+        engine_port=told["port"],
+        pids={**pids, "engine": told["pid"]},
+        access=product.admit("router", bare.NAME),
+        bare=bare.session(PROVIDER, leaf.site),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import uvloop
 from tests.bench import paths, peers, procfs
+from tests.bench.bare import NAME, BareRoundTrip
 from tests.bench.engine import MODEL
 from tests.bench.load import FailedRequestError, Sample, Target, chat_request, percentile
 from tests.bench.measure import (
@@ -29,10 +30,14 @@ from tests.bench.measure import (
     paced,
     saturated,
     total_ms,
+    warmed,
 )
 from tests.bench.report import Figure
 from tests.e2e.processes import Process
 from tests.e2e.product import Product
+
+from opentela.mesh import access as accesses
+from opentela.mesh import data_client
 
 PUBLISHED_MS: Final = 1.42
 PUBLISHED: Final = "1.42 published, elsewhere"
@@ -63,7 +68,7 @@ class Scene(NamedTuple):
         tls: Whether the mesh's links are encrypted; a label of the figures.
     """
 
-    path: paths.Path
+    path: paths.ServingPath
     peer: Peer | None
     rounds: Sequence[Round]
     tls: bool
@@ -112,9 +117,11 @@ async def _measure(scene: Scene) -> list[Figure]:
     figures: list[Figure] = []
     for stream in (False, True):
         targets = scene.targets(stream=stream)
+        await warmed(targets)
         for round_ in scene.rounds:
             await paced(targets, round_)
             figures.extend(_added(scene, targets, round_, stream=stream))
+    figures.extend(await _control(scene))
     figures.extend(await _breakdown(scene))
     figures.extend(await _cost(scene))
     return figures
@@ -144,11 +151,31 @@ def _added(
     yield Figure(f"added p99, {where}", ours.p99_ms, "ms")
 
 
+async def _control(scene: Scene) -> list[Figure]:
+    """Return what a bare message there and back costs on the same servers, beside the product."""
+    unary = scene.targets(stream=False)[:2]
+    figures = []
+    async with await data_client.connect(accesses.read(scene.path.access), name=NAME) as client:
+        control = await BareRoundTrip.open(client, scene.path.bare)
+        await warmed([control])
+        for round_ in scene.rounds:
+            await paced([*unary, control], round_)
+            bare_ms = percentile([total_ms(sample) for sample in control.samples], 50)
+            where = f"{round_.rate:g}/s, {scene.label}"
+            ours_ms = added(unary[1].samples, unary[0].samples, total_ms).p50_ms
+            told = f"{ours_ms:.2f} added by the product, same run"
+            figures.append(
+                Figure(f"control: bare round trip, {where}", bare_ms, "ms", baseline=told)
+            )
+    return figures
+
+
 async def _breakdown(scene: Scene) -> list[Figure]:
     """Return where the time of a request goes, as the router's `Server-Timing` tells it."""
     request = chat_request(MODEL, stream=False)
     direct = Target("direct", "127.0.0.1", scene.path.engine_port, request)
     timed = Target("timed", "127.0.0.1", scene.path.timed_port, request)
+    await warmed([timed])
     await paced((direct, timed), scene.rounds[-1])
     stages = [_stages(sample) for sample in timed.samples]
     middle = {name: statistics.median(stage[name] for stage in stages) for name in stages[0]}

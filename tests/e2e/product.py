@@ -129,6 +129,15 @@ class Service:
         assert found, f"{self.process.name} ended\n{self.process.tail()}"
         return found[0]
 
+    def wait_for_words(self, words: str, *, within_s: float = READY_WITHIN_S) -> None:
+        """Return once *words* stand in its log."""
+        wait_until(
+            lambda: words in self.process.log.read_text(errors="replace"),
+            f"{words!r} from {self.process.name}",
+            within_s=within_s,
+            detail=self.process.tail,
+        )
+
     @property
     def health(self) -> str:
         """The base URL of its health page, reachable from where it runs."""
@@ -208,7 +217,7 @@ class Product:
 
     def start_registry(self, name: str = "registry", *settings: str) -> Service:
         """Start a registry and wait until it takes work."""
-        access = self._role("registry", name)
+        access = self.admit("registry", name)
         service = self._launch(
             *(name, self.public, "registry"), *_set(f"access={access}", *settings)
         )
@@ -217,7 +226,7 @@ class Product:
 
     def start_router(self, name: str = "router", *settings: str, address: str = "") -> Service:
         """Start a router and wait until it knows the mesh; `url` is where clients connect."""
-        access = self._role("router", name)
+        access = self.admit("router", name)
         address = address or f"{self.public.address}:0"
         service = self._launch(
             *(name, self.public, "router"),
@@ -226,6 +235,15 @@ class Product:
         service.url = service.wait_for("router_opened")["url"]
         service.wait_for("readiness_changed", ready=True)
         return service
+
+    def admit(self, role: str, name: str) -> Path:
+        """Return a new access file for a registry, router or tool."""
+        path = self.mesh / "access" / f"{name}.toml"
+        self.otela(
+            *("mesh", "role", "--dir", str(self.mesh), "--role", role, "--name", name),
+            *("--out", str(path)),
+        )
+        return path
 
     # A site
 
@@ -322,21 +340,8 @@ class Product:
 
     def _serve(self, name: str, place: Place, conf: Path) -> Service:
         server = self._launch(name, place, "mesh", "serve", str(conf))
-        wait_until(
-            lambda: "Server is ready" in server.process.log.read_text(),
-            f"readiness of {name}",
-            within_s=READY_WITHIN_S,
-            detail=server.process.tail,
-        )
+        server.wait_for_words("Server is ready")
         return server
-
-    def _role(self, role: str, name: str) -> Path:
-        path = self.mesh / "access" / f"{name}.toml"
-        self.otela(
-            *("mesh", "role", "--dir", str(self.mesh), "--role", role, "--name", name),
-            *("--out", str(path)),
-        )
-        return path
 
 
 def wait_for_models(

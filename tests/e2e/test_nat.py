@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.e2e import sdk
 from tests.e2e.netns import NAT_IP, Lab
-from tests.e2e.processes import wait_until
 from tests.e2e.product import NOTHING_TO_LEARN, Namespace, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, llama_engine
 
@@ -19,8 +18,7 @@ def sniff(product: Product, lab: Lab, place: str, device: str, *words: str) -> S
     """Start to read what passes a device."""
     argv = [sys.executable, "-m", "tests.e2e.sniffer", device, *words]
     sniffer = product.started(f"sniffer-{place}", Namespace(lab, place), argv)
-    log = sniffer.process.log
-    wait_until(lambda: "sniffing" in log.read_text(), "sniffing", within_s=5)
+    sniffer.wait_for_words("sniffing")
     return sniffer
 
 
@@ -64,12 +62,7 @@ def test_a_site_only_dials_out(lab: Lab, tmp_path: Path) -> None:
     with Product(tmp_path, public=Namespace(lab, "hub")) as product:
         hub = product.start_hub()
         product.start_leaf("site-a", Namespace(lab, "n1"))
-        wait_until(
-            lambda: "Leafnode connection created" in hub.process.log.read_text(),
-            "the leaf's arrival",
-            within_s=10,
-            detail=hub.process.tail,
-        )
+        hub.wait_for_words("Leafnode connection created")
         joined = [
             line
             for line in hub.process.log.read_text().splitlines()
