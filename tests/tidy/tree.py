@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("services/registry", "services/router", "services/supervisor", "shared")
+SOURCE_ROOTS = (
+    "services/placer",
+    "services/registry",
+    "services/router",
+    "services/supervisor",
+    "shared",
+)
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""Decides which models run where: a simulator that says what a placement does, and a solver."""
