@@ -296,6 +296,26 @@ class TestTheOffer:
         _, url = await supervisor.engine()
         assert int(str((await seen_by(url))["model_lists"])) >= 3
 
+    async def test_a_list_that_stays_unreadable_is_logged_shown_and_asked_for_on(
+        self, start: Start, witness: Witness
+    ) -> None:
+        """Without a word of it, the session would seem to load for ever."""
+        supervisor = await start(*FAKE, "--script", '{"models_failures": 1000000}')
+        told = await supervisor.event("offer_unread")
+        assert told["reason"] == "/v1/models answered 500"
+        status, page = await supervisor.page("/readyz")
+        assert status == 503
+        assert page["reason"].endswith("its models cannot be read: /v1/models answered 500")
+        _, url = await supervisor.engine()
+
+        async def is_asked_on() -> bool:
+            return int(str((await seen_by(url))["model_lists"])) >= 8
+
+        await until(is_asked_on, "more reads")
+        assert len(supervisor.events("offer_unread")) == 1
+        await steer(url, models_failures=0)
+        await witness.heard(Lifecycle.SERVING)
+
     async def test_a_list_that_changes_is_offered_anew(
         self, start: Start, witness: Witness
     ) -> None:

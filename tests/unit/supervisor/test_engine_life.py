@@ -5,7 +5,7 @@ import math
 import pytest
 
 from opentela.core.record import ModelOffer
-from opentela.supervisor.actions import ProbeEngine, ReadLoad, ReadOffer
+from opentela.supervisor.actions import ProbeEngine, ReadLoad, ReadOffer, TellUnread
 from opentela.supervisor.config import WatchConfig
 from opentela.supervisor.engine_life import EngineLife
 from opentela.supervisor.engine_state import EngineState, Signal
@@ -32,7 +32,7 @@ CONFIG = WatchConfig(
     failures_max=1,
     timeouts_max=1,
     hang_s=5.0,
-    pause_s=100.0,
+    pause_s=1000.0,
 )
 TINY = EngineOffer("openai", (ModelOffer(name="tiny"),))
 NOTHING = EngineOffer("openai", ())
@@ -123,6 +123,48 @@ def test_an_offer_that_could_not_be_read_is_read_again_soon(
     assert ReadOffer(7) in life.asks(4.0)
     life.observe(4.0, OfferRead(7, TINY))
     assert (life.offer, life.offer_failure) == (TINY, "")
+
+
+def unread(life: EngineLife, now: float, reason: str = "status 500") -> list[TellUnread]:
+    life.observe(now, OfferUnread(7, reason))
+    return [one for one in life.asks(now) if isinstance(one, TellUnread)]
+
+
+def test_an_offer_that_stays_unreadable_is_told_at_once_and_then_ever_less() -> None:
+    """With its reason and its count: a session that loads for ever is no riddle."""
+    life = loading()
+    told = [one for now in range(2, 3602, 2) for one in unread(life, float(now))]
+    assert told[0] == TellUnread(7, "status 500", 1)
+    assert [one.failures for one in told] == [1, 6, 16, 36, 76, 156, 316, 616, 916, 1216, 1516]
+
+
+def test_another_reason_is_told_sooner_but_no_flood_of_reasons_is() -> None:
+    """Whatever an engine answers, the log is not filled."""
+    life = loading()
+    assert unread(life, 2.0)
+    assert unread(life, 100.0)
+    assert unread(life, 105.0, "no JSON") == []
+    assert unread(life, 110.0, "no JSON") == [TellUnread(7, "no JSON", 4)]
+    told = [unread(life, 110.0 + now / 10, f"byte {now}") for now in range(1, 1000)]
+    assert sum(map(len, told)) == 9
+
+
+def test_an_offer_that_is_read_at_last_is_told_anew_when_it_fails_again() -> None:
+    """The count is of reads in a row."""
+    life = loading()
+    assert unread(life, 2.0)
+    life.observe(4.0, OfferRead(7, TINY))
+    assert unread(life, 20.0) == [TellUnread(7, "status 500", 1)]
+
+
+def test_an_engine_that_goes_silent_with_an_unreadable_offer_ends_with_that_reason() -> None:
+    """Not merely for being silent."""
+    life = loading()
+    life.observe(2.0, ProbeAnswered(7))
+    unread(life, 2.0)
+    finding = life.judge(1.0 + CONFIG.load_stall_s)
+    assert finding.condition is Condition.UNHEALTHY
+    assert finding.reason.endswith("and its models cannot be read: status 500")
 
 
 def test_a_ready_engine_keeps_its_offer_when_a_read_fails_and_follows_when_it_changes() -> None:

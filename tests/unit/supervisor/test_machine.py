@@ -21,6 +21,7 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellLeftOut,
 )
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import (
@@ -146,6 +147,10 @@ def announced(actions: list[Action]) -> list[Lifecycle]:
 
 def kinds(actions: list[Action]) -> list[type]:
     return [type(one) for one in actions]
+
+
+def left_out(actions: list[Action]) -> list[tuple[str, ...]]:
+    return [one.models for one in actions if isinstance(one, TellLeftOut)]
 
 
 class TestTheFirstLife:
@@ -575,6 +580,19 @@ class TestTheMesh:
         bench.at(3.0, EngineEnded(0, "exit 1"))
         assert bench.at(6.0).count(MakeSession()) == 1
         assert LaunchEngine in kinds(bench.born(6.0))
+
+
+def test_models_that_are_left_out_are_told_once_until_they_change() -> None:
+    """The list is read again and again; the log says it once."""
+    bench = Bench().launched()
+    many = tuple(ModelOffer(name=f"{number:04}-" + "x" * 200) for number in range(200))
+    bench.at(1.0, ProbeAnswered(0))
+    (told,) = left_out(bench.at(1.0, OfferRead(0, EngineOffer("vllm", many))))
+    assert told[-1] == many[-1].name
+    assert len(told) + len(bench.claim.offer.models) == len(many)
+    assert left_out(bench.at(11.0, OfferRead(0, EngineOffer("vllm", many)))) == []
+    (told,) = left_out(bench.at(21.0, OfferRead(0, EngineOffer("vllm", many[:-1]))))
+    assert told[-1] == many[-2].name
 
 
 def test_time_never_goes_back() -> None:

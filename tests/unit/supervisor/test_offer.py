@@ -4,7 +4,7 @@ import msgspec
 
 from opentela.core.record import CLAIM_BYTES_MAX, ModelOffer, Offer
 from opentela.supervisor.engines.base import EngineOffer
-from opentela.supervisor.offer import Terms, composed, promised
+from opentela.supervisor.offer import Terms, composed, left_out, promised
 
 TERMS = Terms(
     engine="openai",
@@ -57,7 +57,9 @@ def test_an_alias_goes_to_its_model_or_to_the_only_one() -> None:
 def test_an_engine_that_lists_too_much_is_cut_to_what_fits_a_claim() -> None:
     """The first models are offered; the claim stays acceptable to every peer."""
     many = tuple(ModelOffer(name=f"{number:04}-" + "x" * 200) for number in range(500))
-    offered = composed(TERMS, engine(*many)).models
+    whole = composed(TERMS, engine(*many))
+    offered = whole.models
+    assert left_out(whole, engine(*many)) == tuple(model.name for model in many[len(offered) :])
     assert 50 < len(offered) < 500
     assert offered == many[: len(offered)]
     assert len(msgspec.msgpack.encode(offered)) < CLAIM_BYTES_MAX

@@ -10,6 +10,7 @@ from opentela.supervisor.events import (
     EngineEnded,
     EngineWrote,
     OfferRead,
+    OfferUnread,
     ProbeAnswered,
     StopAsked,
 )
@@ -79,6 +80,28 @@ def test_the_document_names_session_engine_and_story(bench: Bench) -> None:
     assert full["story"][-1] == {"at": "2027-01-15T08:00:01.000+00:00", "what": "SERVING"}
     assert full["log"] == ["last"]
     assert full["walltime_ends_at"] == ""
+
+
+def test_models_that_cannot_be_read_are_what_a_loading_session_waits_for(bench: Bench) -> None:
+    """The page says so while it is tried again and again."""
+    bench.launched()
+    bench.at(0.1, ProbeAnswered(0))
+    bench.at(0.1, OfferUnread(0, "/v1/models answered 500"))
+    words = "loading: its models cannot be read: /v1/models answered 500"
+    assert told(bench) == (False, words)
+    bench.at(1.0, OfferRead(0, TINY))
+    assert told(bench) == (True, "")
+
+
+def test_models_without_room_in_the_claim_are_named(bench: Bench) -> None:
+    """Whoever misses an adapter finds it here."""
+    bench.launched()
+    many = tuple(ModelOffer(name=f"{number:04}-" + "x" * 200) for number in range(200))
+    bench.at(1.0, ProbeAnswered(0))
+    bench.at(1.0, OfferRead(0, EngineOffer("vllm", many)))
+    page = status.document(bench.machine, pid=0, address="", running=0, tail=[])
+    assert page["models"] + page["models_left_out"] == [model.name for model in many]
+    assert page["models_left_out"]
 
 
 def test_metrics_show_one_state(bench: Bench) -> None:

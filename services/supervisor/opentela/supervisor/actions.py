@@ -44,6 +44,25 @@ class ReadLoad(msgspec.Struct, frozen=True):
     launch: int
 
 
+class TellUnread(msgspec.Struct, frozen=True):
+    """Say in the log that its models cannot be read, and why; it is asked again all the same.
+
+    Attributes:
+        failures: So many reads in a row.
+    """
+
+    launch: int
+    reason: str
+    failures: int
+
+
+class TellLeftOut(msgspec.Struct, frozen=True):
+    """Say in the log which of its models are not offered, for want of room in a claim."""
+
+    launch: int
+    models: tuple[str, ...]
+
+
 class Announce(msgspec.Struct, frozen=True):
     """Sign the claim with the key of its session, publish it and keep it for probes."""
 
@@ -103,6 +122,8 @@ Action: TypeAlias = (
     | ProbeEngine
     | ReadOffer
     | ReadLoad
+    | TellUnread
+    | TellLeftOut
     | Announce
     | SendBeat
     | AnswerProbe

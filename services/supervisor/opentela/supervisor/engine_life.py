@@ -5,8 +5,9 @@ so that an engine that is slow to answer is not asked more for it.
 """
 
 import math
+from typing import Final
 
-from opentela.supervisor.actions import Action, ProbeEngine, ReadLoad, ReadOffer
+from opentela.supervisor.actions import Action, ProbeEngine, ReadLoad, ReadOffer, TellUnread
 from opentela.supervisor.config import WatchConfig
 from opentela.supervisor.engine_state import EngineState, Signal, advance
 from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress
@@ -23,6 +24,10 @@ from opentela.supervisor.events import (
 from opentela.supervisor.health import Condition, Finding, Health
 
 _SERVABLE = (EngineState.LOADING, EngineState.READY)
+_COMPLAIN_MIN_S: Final = 10.0
+"""Between two words in the log on models that cannot be read, whatever the reasons are."""
+_COMPLAIN_MAX_S: Final = 600.0
+"""The same while the reason stays the same: it doubles up to here."""
 
 
 class EngineLife:
@@ -47,6 +52,11 @@ class EngineLife:
         self._config = config
         self._health = Health(config, now)
         self._is_reading = False
+        self._unread = 0
+        self._complaint: TellUnread | None = None
+        self._complained_of = ""
+        self._complained_at = -math.inf
+        self._complain_after_s = _COMPLAIN_MIN_S
         # When each question is due; infinity while it waits for its answer or its time.
         self._probe_at = math.inf
         self._offer_at = math.inf
@@ -90,6 +100,9 @@ class EngineLife:
                 finding = self._health.judge_loading(now)
                 if finding.condition is Condition.HEALTHY and self.offer is None:
                     return Finding(Condition.UNKNOWN, self.offer_failure)
+                if finding.condition is Condition.UNHEALTHY and self.offer_failure:
+                    reason = f"{finding.reason}, and its models cannot be read"
+                    return Finding(finding.condition, f"{reason}: {self.offer_failure}")
                 return finding
             case EngineState.READY:
                 return self._health.judge_ready(now)
@@ -101,6 +114,9 @@ class EngineLife:
         due: list[Action] = []
         if self.state not in _SERVABLE:
             return due
+        if self._complaint is not None:
+            due.append(self._complaint)
+            self._complaint = None
         if now >= self._probe_at:
             self._probe_at = math.inf
             due.append(ProbeEngine(self.launch))
@@ -142,10 +158,21 @@ class EngineLife:
                     self._load_at = now
                 self.offer = offer
                 self.offer_failure = ""
+                self._unread = 0
                 self._offer_at = now + self._config.offer_s
             case OfferRead():
-                self.offer_failure = "it lists no model"
-                self._offer_at = now + self._config.offer_retry_s
-            case _:
-                self.offer_failure = event.reason
-                self._offer_at = now + self._config.offer_retry_s
+                self._offer_missed(now, "it lists no model")
+            case OfferUnread(reason=reason):
+                self._offer_missed(now, reason)
+
+    def _offer_missed(self, now: float, reason: str) -> None:
+        self.offer_failure = reason
+        self._offer_at = now + self._config.offer_retry_s
+        self._unread += 1
+        is_new = self._unread == 1 or reason != self._complained_of
+        wait_s = _COMPLAIN_MIN_S if is_new else self._complain_after_s
+        if now < self._complained_at + wait_s:
+            return
+        self._complain_after_s = wait_s if is_new else min(2 * wait_s, _COMPLAIN_MAX_S)
+        self._complained_at, self._complained_of = now, reason
+        self._complaint = TellUnread(self.launch, reason, self._unread)

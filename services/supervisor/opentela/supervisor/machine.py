@@ -27,11 +27,13 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellLeftOut,
 )
 from opentela.supervisor.claims import OwnSession, Place
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.engine_life import EngineLife
 from opentela.supervisor.engine_state import EngineState, Signal
+from opentela.supervisor.engines.base import EngineOffer
 from opentela.supervisor.events import (
     Carried,
     EngineEnded,
@@ -46,7 +48,7 @@ from opentela.supervisor.events import (
     VerdictArrived,
 )
 from opentela.supervisor.health import Condition
-from opentela.supervisor.offer import Terms, composed, promised
+from opentela.supervisor.offer import Terms, composed, left_out, promised
 from opentela.supervisor.restart import Backoff, RestartRule
 from opentela.supervisor.walltime import Walltime
 from opentela.wire.control import Beat, Verdict
@@ -67,6 +69,7 @@ class Machine:
         life: The engine's present life; the last one after its end.
         restarts: Engines started after the first.
         leaving: Why we go; empty while we stay.
+        left_out: Models of the engine that are not offered: they found no room in a claim.
         story: What happened, latest last: seconds and words.
     """
 
@@ -84,6 +87,7 @@ class Machine:
         self.life: EngineLife | None = None
         self.restarts = -1
         self.leaving = ""
+        self.left_out: tuple[str, ...] = ()
         self.story: deque[tuple[float, str]] = deque(maxlen=STORY_EVENTS_MAX)
         self._config = config
         self._place = place
@@ -103,6 +107,7 @@ class Machine:
         self._drain_by = math.inf
         self._wants: Literal["", "launch", "renew"] = ""
         self._failure = ""
+        self._composed: tuple[EngineOffer | None, Offer] = (None, Offer())
         self._running = 0
         self._has_gateway = False
         self._is_over = False
@@ -329,8 +334,16 @@ class Machine:
             self._actions.append(Announce(session.claim))
 
     def _offer(self) -> Offer:
-        offer = self.life.offer if self.life and self.life.state is EngineState.READY else None
-        return composed(self._terms, offer) if offer else promised(self._terms)
+        life = self.life
+        if life is None or life.offer is None or life.state is not EngineState.READY:
+            return promised(self._terms)
+        if life.offer is not self._composed[0]:
+            self._composed = (life.offer, composed(self._terms, life.offer))
+            missing = left_out(self._composed[1], life.offer)
+            if missing and missing != self.left_out:
+                self._actions.append(TellLeftOut(life.launch, missing))
+            self.left_out = missing
+        return self._composed[1]
 
     def _open_gateway(self) -> None:
         assert self.session is not None

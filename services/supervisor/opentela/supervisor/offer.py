@@ -9,7 +9,8 @@ from opentela.core.record import ModelOffer, Offer
 from opentela.supervisor.engines.base import EngineOffer
 
 MODELS_BYTES_MAX: Final = 24 * 1024
-"""A claim may have 32 KiB; an engine that lists more models than fit offers the first of them."""
+"""A claim may have 32 KiB; an engine that lists more models than fit offers the first of them, and
+`left_out` names the others."""
 
 
 class Terms(NamedTuple):
@@ -37,6 +38,11 @@ def promised(terms: Terms) -> Offer:
 def composed(terms: Terms, engine: EngineOffer) -> Offer:
     """Return what is offered once the engine was read."""
     return _offer(terms, engine.models, engine.engine or terms.engine, engine.version)
+
+
+def left_out(offered: Offer, engine: EngineOffer) -> tuple[str, ...]:
+    """Return the models of *engine* that found no room in the claim."""
+    return tuple(model.name for model in engine.models[len(offered.models) :])
 
 
 def _offer(terms: Terms, models: tuple[ModelOffer, ...], engine: str, engine_version: str) -> Offer:

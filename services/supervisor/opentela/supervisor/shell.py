@@ -25,6 +25,8 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellLeftOut,
+    TellUnread,
 )
 from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.events import (
@@ -193,6 +195,8 @@ class SupervisorShell:
                 await _tell_gateways(gateways, action, runner)
             case Exit(reason=reason):
                 self._failure = reason
+            case TellUnread() | TellLeftOut():
+                _tell_operator(action)
             case _:
                 _ask_engine(runner, action)
 
@@ -212,6 +216,14 @@ class SupervisorShell:
                     await runner.end_at_once()
             except TimeoutError:
                 log.warning("engine_left_to_guardian", pid=runner.pid)
+
+
+def _tell_operator(action: TellUnread | TellLeftOut) -> None:
+    match action:
+        case TellUnread(launch=launch, reason=reason, failures=failures):
+            log.warning("offer_unread", launch=launch, reason=reason, failures=failures)
+        case TellLeftOut(models=models):
+            log.warning("models_left_out", models=models)
 
 
 async def _tell_gateways(

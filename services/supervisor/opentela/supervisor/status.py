@@ -36,11 +36,21 @@ def readiness(machine: Machine, *, is_connected: bool) -> tuple[bool, str]:
     if machine.leaving:
         return False, f"leaving: {machine.leaving}"
     if life.state is not EngineState.READY:
-        progress = life.progress.stage if life.progress else ""
-        return False, ": ".join(filter(None, (str(life.state), session.claim.reason or progress)))
+        return False, ": ".join(filter(None, (str(life.state), _obstacle(machine))))
     if session.claim.lifecycle is not Lifecycle.SERVING:
         return False, session.claim.lifecycle.name.lower()
     return (True, "") if is_connected else (False, "no connection to the mesh")
+
+
+def _obstacle(machine: Machine) -> str:
+    """Return what a session that does not serve yet waits for, as far as it is known."""
+    assert machine.session is not None
+    assert machine.life is not None
+    if machine.session.claim.reason:
+        return machine.session.claim.reason
+    if machine.life.offer_failure:
+        return f"its models cannot be read: {machine.life.offer_failure}"
+    return machine.life.progress.stage if machine.life.progress else ""
 
 
 def document(
@@ -58,6 +68,7 @@ def document(
         "incarnation": claim.incarnation if claim else 0,
         "reason": claim.reason if claim else "",
         "models": [model.name for model in claim.offer.models] if claim else [],
+        "models_left_out": list(machine.left_out),
         "walltime_ends_at": _moment(claim.offer.walltime_ends_at) if claim else "",
         "running": running,
         "restarts": max(0, machine.restarts),

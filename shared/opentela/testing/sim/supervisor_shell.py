@@ -112,6 +112,8 @@ class SupervisorShell:
             a.ProbeEngine: self._probe_engine,
             a.ReadOffer: self._read_offer,
             a.ReadLoad: self._read_load,
+            a.TellUnread: self._tell,
+            a.TellLeftOut: self._tell,
             a.Announce: self._announce,
             a.SendBeat: self._send_beat,
             a.AnswerProbe: self._answer_probe,
@@ -209,6 +211,9 @@ class SupervisorShell:
         load = EngineLoad(running=self.engine.running)
         is_up = self.engine.condition is Condition.SERVING
         self._answer_soon(e.LoadRead(action.launch, load if is_up else None))
+
+    def _tell(self, action: a.TellUnread | a.TellLeftOut) -> None:
+        self.node.note(".", f"{action}")
 
     def _answer_soon(self, event: e.Event) -> None:
         self.engine.later(_LOCAL_S, self._driver.feed, event)
