@@ -89,6 +89,7 @@ class FakeEngine:
                 "created": 0,
                 "owned_by": self.script.owned_by,
                 "max_model_len": self.script.context_max,
+                "root": self.script.root or None,
             }
             for model in self.script.models
         ]

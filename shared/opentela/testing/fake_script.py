@@ -15,6 +15,7 @@ class Script(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         models: Names under `/v1/models`; a request for another is answered 404.
         context_max: `max_model_len` of each model.
         owned_by: As in `/v1/models`; `vllm` makes it look like one.
+        root: Where each model's files lie, as in `/v1/models`; empty to say nothing.
         version: Under `/version`.
         ttft_ms: Wait before the first token.
         tpot_ms: Wait between tokens.
@@ -39,6 +40,7 @@ class Script(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ("fake",)
     context_max: int = 4096
     owned_by: str = "opentela"
+    root: str = ""
     version: str = "1.0"
     ttft_ms: float = 0.0
     tpot_ms: float = 0.0

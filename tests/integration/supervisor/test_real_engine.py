@@ -25,6 +25,7 @@ async def test_a_real_engine_is_read_asked_drained_and_left(
     serving = await witness.heard(Lifecycle.SERVING, within_s=60.0)
     (model,) = serving.offer.models
     assert (model.name, model.context_max, model.quantisation) == ("tiny", 2048, "q4_1")
+    assert len(model.fingerprint) == 32
     assert serving.offer.engine == "llamacpp"
     assert serving.offer.engine_version
     await supervisor.engine()

@@ -1,5 +1,6 @@
 """`otela start` from the command to the last word, with an engine that does what it is told."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -339,6 +340,29 @@ class TestTheOffer:
         serving = await witness.heard(Lifecycle.SERVING)
         assert (serving.offer.engine, serving.offer.engine_version) == ("vllm", "0.32.0")
         await until(lambda: any(beat.kv_used == 0.5 for _, beat in witness.beats), "load in beats")
+
+    async def test_equal_engines_have_one_fingerprint_and_others_another(
+        self, start: Start, witness: Witness, tmp_path: Path
+    ) -> None:
+        """Measured by each supervisor from the files where its own engine says that they lie."""
+        for name, tokenizer in (("a", "{}"), ("b", "{}"), ("c", "[]")):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "model.safetensors").write_bytes(b"weights")
+            (tmp_path / name / "tokenizer.json").write_text(tokenizer)
+        prints: dict[str, str] = {}
+        for name in "abc":
+            supervisor = await start(*FAKE, "--owned-by", "vllm", options=("--node", name))
+            _, url = await supervisor.engine()
+
+            async def is_measured(url: str = url, name: str = name) -> bool:
+                with contextlib.suppress(aiohttp.ClientError):
+                    await steer(url, root=str(tmp_path / name))
+                last = [one for one in witness.claims if one.node == name][-1].offer
+                prints[name] = last.models[0].fingerprint
+                return bool(prints[name])
+
+            await until(is_measured, f"a fingerprint from {name}", within_s=20)
+        assert prints["a"] == prints["b"] != prints["c"]
 
     async def test_the_engine_gets_a_key_that_nobody_else_can_read(
         self, start: Start, witness: Witness, ask: Ask

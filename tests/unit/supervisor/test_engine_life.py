@@ -207,6 +207,13 @@ def test_output_moves_the_progress_of_loading() -> None:
     assert life.progress == LoadProgress("shards", 0.5)
 
 
+def test_what_a_ready_engine_prints_is_no_progress_of_loading() -> None:
+    """Its log has percentages of other things."""
+    life = ready()
+    life.observe(3.0, EngineWrote(7, LoadProgress("cache usage", 0.1)))
+    assert life.progress is None
+
+
 def test_failed_probes_make_a_ready_engine_ill() -> None:
     """Refusals and silence both count."""
     life = ready()

@@ -82,7 +82,8 @@ class EngineLife:
                 self._probe_at = now
             case EngineWrote(progress=progress):
                 self._health.wrote(now)
-                self.progress = progress or self.progress
+                if self.state is EngineState.LOADING:
+                    self.progress = progress or self.progress
             case ProbeAnswered() | ProbeFailed() | ProbeTimedOut():
                 self._observe_probe(now, event)
             case OfferRead() | OfferUnread():

@@ -19,7 +19,9 @@ from opentela.supervisor.events import (
     EngineWrote,
     Event,
     LoadRead,
+    OfferRead,
 )
+from opentela.supervisor.fingerprints import Fingerprints
 from opentela.supervisor.gateways import Spawn
 from opentela.supervisor.output import Copier
 from opentela.supervisor.process import EngineProcess
@@ -63,6 +65,7 @@ class EngineRunner:
         self._spawn = spawn
         self._process: EngineProcess | None = None
         self._client: EngineClient | None = None
+        self._fingerprints: Fingerprints | None = None
         self._stop_after_s: float | None = None
         self._wrote: EngineWrote | None = None
         self.http = EngineHttp(EngineAddress(config.engine.host))
@@ -106,7 +109,7 @@ class EngineRunner:
 
     def read_offer(self) -> None:
         """Ask what it serves."""
-        self._ask(lambda client: client.read_offer())
+        self._ask(self._read_offer)
 
     def read_load(self) -> None:
         """Ask how busy it is."""
@@ -165,6 +168,7 @@ class EngineRunner:
         ) as client:
             if await process.spawn(command.with_port(self._argv, port), environ):
                 self._client = client
+                self._fingerprints = Fingerprints(self._argv, environ)
                 log.info("engine_started", launch=number, pid=process.pid, port=port)
                 self._tell(EngineSpawned(number))
             if self._stop_after_s is not None:
@@ -188,6 +192,13 @@ class EngineRunner:
         progress = self.adapter.read_progress(line.decode(errors="replace"))
         before = self._wrote.progress if self._wrote else None
         self._wrote = EngineWrote(number, progress or before)
+
+    async def _read_offer(self, client: EngineClient) -> Event:
+        event = await client.read_offer()
+        if isinstance(event, OfferRead) and self._fingerprints is not None:
+            offer = await self._fingerprints.added_to(event.offer, client.adapter)
+            return OfferRead(event.launch, offer)
+        return event
 
     def _ask(self, question: Callable[[EngineClient], Coroutine[Any, Any, Event]]) -> None:
         if self._client is not None:

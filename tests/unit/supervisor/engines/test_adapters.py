@@ -6,7 +6,7 @@ import pytest
 
 from opentela.core.record import ModelOffer
 from opentela.supervisor.engines import ADAPTERS, adapter_for, recognised
-from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress
+from opentela.supervisor.engines.base import EngineLoad, EngineOffer, LoadProgress, ModelSource
 
 # Shortened answers of real servers.
 LLAMA_MODELS = {
@@ -30,8 +30,20 @@ llamacpp:requests_deferred 1
 VLLM_MODELS = {
     "object": "list",
     "data": [
-        {"id": "Qwen/Qwen3-8B", "owned_by": "vllm", "max_model_len": 40960, "parent": None},
-        {"id": "sql-lora", "owned_by": "vllm", "max_model_len": None, "parent": "Qwen/Qwen3-8B"},
+        {
+            "id": "Qwen/Qwen3-8B",
+            "owned_by": "vllm",
+            "root": "/models/qwen",
+            "parent": None,
+            "max_model_len": 40960,
+        },
+        {
+            "id": "sql-lora",
+            "owned_by": "vllm",
+            "root": "/models/sql",
+            "parent": "Qwen/Qwen3-8B",
+            "max_model_len": None,
+        },
     ],
 }
 VLLM_METRICS = """vllm:num_requests_running{engine="0",model_name="q"} 3.0
@@ -104,16 +116,18 @@ def read(kind: str, documents: dict[str, Any]) -> EngineOffer:
 
 def test_llamacpp_tells_context_quantisation_and_build() -> None:
     """The context is what one request may use, not what the model was trained with."""
-    offer = read("llamacpp", {"/v1/models": LLAMA_MODELS, "/props": {"build_info": "b7000-abc"}})
+    props = {"build_info": "b7000-abc", "model_path": "/m/smol.gguf", "chat_template": "{{ x }}"}
+    offer = read("llamacpp", {"/v1/models": LLAMA_MODELS, "/props": props})
     model = ModelOffer(name="smol", aliases=("small",), context_max=1024, quantisation="q4_1")
-    assert offer == EngineOffer("llamacpp", (model,), "b7000-abc")
+    source = ModelSource("/m/smol.gguf", told=("{{ x }}",))
+    assert offer == EngineOffer("llamacpp", (model,), "b7000-abc", (source,))
 
 
 def test_llamacpp_without_meta_or_props_is_offered_by_name() -> None:
     """Older builds say less."""
     listed = {"data": [{"id": "smol", "meta": {"n_ctx": "much"}}]}
     assert read("llamacpp", {"/v1/models": listed}) == EngineOffer(
-        "llamacpp", (ModelOffer(name="smol"),), ""
+        "llamacpp", (ModelOffer(name="smol"),), "", (ModelSource(),)
     )
     assert read("llamacpp", {"/v1/models": {"data": [{"id": "smol"}]}}).models[0].context_max == 0
 
@@ -124,15 +138,54 @@ def test_vllm_tells_context_version_and_adapters() -> None:
     assert [model.name for model in offer.models] == ["Qwen/Qwen3-8B", "sql-lora"]
     assert [model.context_max for model in offer.models] == [40960, 0]
     assert offer.version == "0.32.0"
-
-
-def test_sglang_tells_its_version() -> None:
-    """It stands in the server's description of itself."""
-    listed = {"data": [{"id": "m", "owned_by": "sglang", "max_model_len": 8192}]}
-    documents = {"/v1/models": listed, "/get_server_info": {"version": "0.5"}}
-    assert read("sglang", documents) == EngineOffer(
-        "sglang", (ModelOffer(name="m", context_max=8192),), "0.5"
+    assert offer.sources == (
+        ModelSource("/models/qwen"),
+        ModelSource("/models/qwen", adapter="/models/sql"),
     )
+
+
+@pytest.mark.parametrize("path", ["/server_info", "/get_server_info"])
+def test_sglang_tells_version_quantisation_and_where_the_weights_lie(path: str) -> None:
+    """It stands in the server's description of itself, under its present or its former name."""
+    listed = {"data": [{"id": "m", "owned_by": "sglang", "root": "m", "max_model_len": 8192}]}
+    info = {"version": "0.5", "model_path": "/w", "quantization": "fp8", "dtype": "auto", "tp": 1}
+    assert read("sglang", {"/v1/models": listed, path: info}) == EngineOffer(
+        "sglang",
+        (ModelOffer(name="m", context_max=8192, quantisation="fp8"),),
+        "0.5",
+        (ModelSource("/w", told=("dtype=auto", "quantization=fp8")),),
+    )
+
+
+def test_sglang_without_a_description_is_offered_by_name() -> None:
+    """A build that hides it is still an engine."""
+    listed = {"data": [{"id": "m", "root": "m"}]}
+    assert read("sglang", {"/v1/models": listed}).sources == (ModelSource("m"),)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["apptainer", "exec", "i.sif", "vllm", "serve", "m", "--x", "1"], ("--x", "1")),
+        (["vllm", "serve", "--x", "1"], ("--x", "1")),
+        (["vllm", "serve"], ()),
+        (["python", "-m", "vllm.entrypoints.openai.api_server", "--model", "m"], ("--model", "m")),
+        (["python", "-m", "sglang.launch_server", "--tp", "2"], ("--tp", "2")),
+        (["/opt/llama-server", "-m", "x"], ("-m", "x")),
+        (["./serve.sh", "x"], ("./serve.sh", "x")),
+    ],
+)
+def test_arguments_are_the_words_behind_the_engines_name(
+    argv: list[str], words: tuple[str, ...]
+) -> None:
+    """How it was started, from which environment or image, is no argument of its own."""
+    assert adapter_for("auto", argv).arguments(argv) == words
+
+
+def test_an_engine_hidden_in_a_script_has_the_script_for_its_arguments() -> None:
+    """It was recognised by its answers, so that its name is not there."""
+    assert adapter_for("vllm", []).arguments(["./serve.sh", "x"]) == ("./serve.sh", "x")
+    assert adapter_for("sglang", []).arguments(["./serve.sh"]) == ("./serve.sh",)
 
 
 def test_any_other_engine_tells_its_models() -> None:
@@ -162,7 +215,12 @@ def test_progress_is_read_from_the_lines_that_engines_print() -> None:
     progress = adapter_for("vllm", []).read_progress(line)
     assert progress is not None
     assert progress.share == 0.5
-    assert adapter_for("vllm", []).read_progress("INFO started") is None
+    vllm = adapter_for("vllm", [])
+    assert vllm.read_progress("INFO started") is None
+    assert vllm.read_progress("(Worker pid=1) INFO Starting to load model /m...") == LoadProgress(
+        "Starting to load model /m..."
+    )
+    assert vllm.read_progress("Avg generation throughput: 9 tok/s, KV cache usage: 0.5%") is None
     llama = adapter_for("llamacpp", [])
     assert llama.read_progress("srv load_model: loading model '/x'") == LoadProgress(
         "loading model"

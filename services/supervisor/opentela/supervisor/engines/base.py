@@ -20,12 +20,31 @@ _OUR_READS: Final = tuple(path.encode() for path in (HEALTH_PATH, MODELS_PATH, M
 _PERCENT: Final = re.compile(r"(?<![\d.])(\d{1,3})(?:\.\d+)?\s?%")
 
 
+class ModelSource(NamedTuple):
+    """What the answers of one model come from, as its engine tells.
+
+    Attributes:
+        weights: File, folder or repository; empty when the engine does not say.
+        adapter: Folder or repository of an adapter on top of them.
+        told: What else the engine says of how it answers, such as its chat template.
+    """
+
+    weights: str = ""
+    adapter: str = ""
+    told: tuple[str, ...] = ()
+
+
 class EngineOffer(NamedTuple):
-    """What an engine says of itself."""
+    """What an engine says of itself.
+
+    Attributes:
+        sources: One for each of the models, in their order; none when the engine says nothing.
+    """
 
     engine: str
     models: tuple[ModelOffer, ...]
     version: str = ""
+    sources: tuple[ModelSource, ...] = ()
 
 
 class EngineLoad(NamedTuple):
@@ -92,6 +111,9 @@ class EngineAdapter(Protocol):
     def expected_models(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the model names that *argv* promises; none when it does not say."""
 
+    def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the words of *argv* behind the engine's own name; all when that is not there."""
+
     def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
         """Return the offer in the JSON documents that were read, by path.
 
@@ -112,6 +134,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     aliases: tuple[str, ...] = ()
     owned_by: str = ""
+    root: str | None = None
+    parent: str | None = None
     max_model_len: int | None = None
     meta: dict[str, Any] | None = None
 
@@ -155,6 +179,14 @@ def option(argv: Sequence[str], *names: str) -> str:
 def program_names(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the words of *argv* as programs are called: without folders."""
     return tuple(PurePath(word).name for word in argv)
+
+
+def behind(argv: Sequence[str], *programs: str, modules: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the words behind the first one that names a program or starts like a module."""
+    for index, (word, name) in enumerate(zip(argv, program_names(argv), strict=True)):
+        if name in programs or (modules and word.startswith(modules)):
+            return tuple(argv[index + 1 :])
+    return tuple(argv)
 
 
 def is_echo(line: bytes) -> bool:

@@ -10,6 +10,8 @@ from opentela.supervisor.engines.base import (
     LoadProgress,
     MetricNames,
     ModelEntry,
+    ModelSource,
+    behind,
     option,
     program_names,
     read_text,
@@ -45,6 +47,10 @@ class LlamaCpp(OpenAi):
         """Return its alias; the model's file name is no name to ask for."""
         return tuple(filter(None, (option(argv, "--alias", "-a"),)))
 
+    def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the words behind the server's name."""
+        return behind(argv, *_PROGRAMS)
+
     def read_progress(self, line: str) -> LoadProgress | None:
         """Return the stage; llama.cpp gives no share."""
         for stage in _STAGES:
@@ -63,3 +69,12 @@ class LlamaCpp(OpenAi):
 
     def _version(self, documents: Mapping[str, Any]) -> str:
         return read_text(documents.get(_PROPS), "build_info")
+
+    def _source(
+        self, entry: ModelEntry, entries: Sequence[ModelEntry], documents: Mapping[str, Any]
+    ) -> ModelSource:
+        del entry, entries
+        props = documents.get(_PROPS)
+        template = props.get("chat_template") if isinstance(props, dict) else None
+        told = (template,) if isinstance(template, str) else ()
+        return ModelSource(read_text(props, "model_path"), told=told)

@@ -10,6 +10,7 @@ from opentela.supervisor.engines.base import (
     LoadProgress,
     MetricNames,
     ModelEntry,
+    ModelSource,
     option,
     read_metrics,
     read_models,
@@ -40,10 +41,19 @@ class OpenAi:
         """Return what `--served-model-name` or `--model` names."""
         return tuple(filter(None, (option(argv, "--served-model-name", "--model"),)))
 
+    def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return all words: which of them is the engine is not known."""
+        return tuple(argv)
+
     def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
         """Return every model of the list."""
-        models = tuple(self._model(entry) for entry in read_models(documents))
-        return EngineOffer(self.name, models, self._version(documents))
+        entries = read_models(documents)
+        return EngineOffer(
+            self.name,
+            tuple(self._model(entry) for entry in entries),
+            self._version(documents),
+            tuple(self._source(entry, entries, documents) for entry in entries),
+        )
 
     def read_load(self, metrics: str) -> EngineLoad:
         """Return what the kind's metrics say."""
@@ -61,6 +71,15 @@ class OpenAi:
             context_max=max(0, entry.max_model_len or 0),
             quantisation=self._quantisation(entry),
         )
+
+    def _source(
+        self, entry: ModelEntry, entries: Sequence[ModelEntry], _documents: Mapping[str, Any]
+    ) -> ModelSource:
+        """Return where the list says that a model lies; an adapter names its parent."""
+        parent = next((one for one in entries if entry.parent and one.id == entry.parent), None)
+        if parent is None:
+            return ModelSource(entry.root or "")
+        return ModelSource(parent.root or "", adapter=entry.root or "")
 
     def _quantisation(self, _entry: ModelEntry) -> str:
         return ""

@@ -4,15 +4,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentela.supervisor.engines.base import (
+    LoadProgress,
     MetricNames,
+    behind,
     option,
     program_names,
+    read_percent,
     read_text,
 )
 from opentela.supervisor.engines.openai import OpenAi
 
 _VERSION: Final = "/version"
 _MODULE: Final = "vllm.entrypoints."
+_STAGES: Final = (
+    "Starting to load model",
+    "Loading weights took",
+    "Model loading took",
+    "torch.compile takes",
+    "Graph capturing finished",
+    "init engine",
+    "Starting vLLM",
+)
+"""Words of its log on the way to serving, where it gives no percentage."""
+_WHILE_SERVING: Final = ("throughput", "cache usage", "hit rate")
+"""Percentages of these are none of loading."""
 
 
 class Vllm(OpenAi):
@@ -39,6 +54,24 @@ class Vllm(OpenAi):
         if not name and "serve" in argv:
             name = "".join(argv[argv.index("serve") + 1 :][:1])
         return () if not name or name.startswith("-") else (name,)
+
+    def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the words behind `vllm serve MODEL`, or behind its server module."""
+        words = behind(argv, "vllm", modules=(_MODULE,))
+        if words[:1] != ("serve",):
+            return words
+        has_model = len(words) > 1 and not words[1].startswith("-")
+        return words[2:] if has_model else words[1:]
+
+    def read_progress(self, line: str) -> LoadProgress | None:
+        """Return a share of the shards or graphs, or a stage."""
+        if any(word in line for word in _WHILE_SERVING):
+            return None
+        share = read_percent(line)
+        if share >= 0:
+            return LoadProgress(line.strip(), share)
+        stage = next((stage for stage in _STAGES if stage in line), "")
+        return LoadProgress(line[line.index(stage) :].strip()) if stage else None
 
     def _version(self, documents: Mapping[str, Any]) -> str:
         return read_text(documents.get(_VERSION), "version")
