@@ -65,6 +65,14 @@ sim: $(INSTALLED)  ## Simulate meshes; SEED=7 N=1 replays one, N=500 runs more
 integration: $(INSTALLED)  ## Only the tests on real NATS servers
 	@$(BIN)/pytest -q tests/integration $(ARGS)
 
+# An environment of its own: gigabytes, and another torch than anything here would want.
+ENGINES ?= build/vllm
+
+.PHONY: engines
+engines: $(INSTALLED)  ## The engines' contract on a real vLLM for CPUs; downloads 3 GB once
+	@PYTHON=$(PYTHON) scripts/make_vllm.sh $(ENGINES)
+	@OTELA_TEST_VLLM=$(abspath $(ENGINES)) $(BIN)/pytest -q tests/integration/supervisor/test_vllm.py $(ARGS)
+
 .PHONY: e2e
 e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces as root
 	@$(BIN)/pytest -q tests/e2e $(ARGS)

@@ -198,12 +198,14 @@ async def start(tmp_path: Path, access_file: Path) -> AsyncIterator[Start]:
 class Asker:
     """A router, as far as one request is concerned."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: int, send: Callable[[frames.Frame], Awaitable[None]]) -> None:
         self.frames: list[frames.Frame] = []
+        self._stream = stream
+        self._send = send
 
-    def take(self, message: Any) -> None:
-        if message.payload:
-            self.frames.append(frames.decode(message.payload))
+    async def cancel(self) -> None:
+        """Say that the client has gone."""
+        await self._send(frames.Cancel(stream=self._stream, reason="client_gone"))
 
     async def got(self, kind: type, within_s: float = 10.0) -> Any:
         def found() -> list[frames.Frame]:
@@ -222,13 +224,25 @@ Ask = Callable[..., Awaitable[Asker]]
 async def ask(mesh: TestMesh) -> Ask:
     """Send a request to a session."""
     bus = await mesh.bus(role="router")
-    asker = Asker()
-    await bus.subscribe(subjects.replies("router1", "i"), asker.take)
-    streams = iter(range(1, 100))
+    askers: dict[int, Asker] = {}
+
+    def take(message: Any) -> None:
+        if message.payload:
+            frame = frames.decode(message.payload)
+            askers[frame.stream].frames.append(frame)
+
+    await bus.subscribe(subjects.replies("router1", "i"), take)
 
     async def ask(claim: Claim, **fields: Any) -> Asker:
         body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **fields}
-        stream = next(streams)
+        stream = len(askers) + 1
+        path = SessionPath(claim.provider, claim.site, claim.session)
+        reply = subjects.reply("router1", claim.provider, "i", f"{stream:x}")
+
+        async def send(frame: frames.Frame) -> None:
+            await bus.publish(subjects.data(path), frames.encode(frame), reply=reply)
+
+        asker = askers[stream] = Asker(stream, send)
         request = frames.Open(
             stream=stream,
             method="POST",
@@ -237,9 +251,7 @@ async def ask(mesh: TestMesh) -> Ask:
             body=json.dumps(body).encode(),
             deadline_s=60.0,
         )
-        path = SessionPath(claim.provider, claim.site, claim.session)
-        reply = subjects.reply("router1", claim.provider, "i", f"{stream:x}")
-        await bus.publish(subjects.data(path), frames.encode(request), reply=reply)
+        await send(request)
         return asker
 
     return ask
