@@ -1,0 +1,157 @@
+"""Slurm by slurmrestd: over TCP with a token, or over a socket file as who we are."""
+
+import getpass
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from opentela.core.errors import ConfigError, WireError
+from opentela.supervisor.slurm import numbers, rest_words
+from opentela.supervisor.slurm.job import Job, JobSpec, SlurmRefusedError, SlurmUnavailableError
+
+ANSWER_WITHIN_S: Final = 60.0
+_BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+"""All jobs of a large cluster, at some kilobytes each."""
+_UNIX: Final = "unix:"
+_UNAUTHORIZED: Final = 401
+
+
+class Rest:
+    """The port to Slurm through slurmrestd.
+
+    Args:
+        url: `http://host:port`, or `unix:/path/of.sock`.
+        environ: Where `$SLURM_JWT` and the user's name may stand.
+    """
+
+    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
+        if not url.startswith(("http://", "https://", _UNIX)):
+            raise ConfigError(
+                f"--slurm-url {url!r} is no address of slurmrestd",
+                remedy="write it as http://host:port or unix:/path/of.sock",
+            )
+        self._user = environ.get("SLURM_JWT_USER") or environ.get("USER") or getpass.getuser()
+        self._token = environ.get("SLURM_JWT", "")
+        self._socket = Path(url.removeprefix(_UNIX)) if url.startswith(_UNIX) else None
+        self._base = "http://slurmrestd" if self._socket else url.rstrip("/")
+        self._http: aiohttp.ClientSession | None = None
+        self._version = 0
+
+    async def submit(self, spec: JobSpec) -> int:
+        """Return the number of the new job."""
+        if spec.extra:
+            raise ConfigError(
+                f"slurmrestd takes no options of sbatch: {' '.join(spec.extra)}",
+                remedy="leave --sbatch away, or use --via cli",
+            )
+        body = rest_words.submission(spec, await self._form())
+        answer = await self._ask("POST", "job/submit", body=body)
+        try:
+            return rest_words.read_number(answer)
+        except WireError as error:
+            raise SlurmUnavailableError(str(error)) from error
+
+    async def jobs(self, *, ids: Sequence[int] = (), name: str = "") -> list[Job]:
+        """Return our jobs, the oldest first."""
+        paths = [f"job/{number}" for number in ids] or ["jobs"]
+        found: list[Job] = []
+        for path in paths:
+            answer = await self._ask("GET", path, forgives=(numbers.UNKNOWN_JOB,))
+            try:
+                found += rest_words.read_jobs(answer, user="" if ids else self._user)
+            except WireError as error:
+                raise SlurmUnavailableError(str(error)) from error
+        return [job for job in found if not name or job.name == name]
+
+    async def signal(self, job: int, name: str) -> None:
+        """Send a signal to every process of every step."""
+        await self._ask("DELETE", f"job/{job}", params={"signal": name})
+
+    async def cancel(self, job: int) -> None:
+        """End a job."""
+        await self._ask("DELETE", f"job/{job}", forgives=numbers.GONE)
+
+    async def start_estimate(self, spec: JobSpec) -> float:  # noqa: ARG002 - the port's form
+        """Nobody knows: slurmrestd has no such question."""
+        return 0.0
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _form(self) -> int:
+        """Return which form of the API the server speaks, asked once."""
+        if not self._version:
+            try:
+                self._version = rest_words.version(await self._fetch("GET", "/openapi/v3"))
+            except WireError as error:
+                raise SlurmUnavailableError(
+                    str(error), remedy="is it slurmrestd that answers at --slurm-url?"
+                ) from error
+        return self._version
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        params: Mapping[str, str] | None = None,
+        forgives: Sequence[int] = (),
+    ) -> bytes:
+        form = await self._form()
+        # Nothing may follow the number of a job, and something must follow `jobs` in old forms.
+        answer = await self._fetch(method, f"/slurm/v0.0.{form}/{path}", body=body, params=params)
+        told = [one for one in rest_words.errors(answer) if one[0] not in forgives]
+        if any(number in forgives for number, _ in rest_words.errors(answer)):
+            return b"{}"
+        if told:
+            words = "; ".join(dict.fromkeys(words for _, words in told if words))
+            if any(number in numbers.UNREACHABLE for number, _ in told):
+                raise SlurmUnavailableError(f"slurmrestd: {words}", remedy="try again later")
+            raise SlurmRefusedError(f"slurmrestd: {words}")
+        return answer
+
+    async def _fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        headers = {"Content-Type": "application/json"} if body else {}
+        try:
+            async with self._client().request(
+                method, self._base + path, data=body or None, params=params, headers=headers
+            ) as answer:
+                if answer.status == _UNAUTHORIZED:
+                    raise SlurmRefusedError(
+                        "slurmrestd does not let us in",
+                        remedy="set SLURM_JWT to a fresh token: scontrol token lifespan=3600",
+                    )
+                content = await answer.content.read(_BODY_BYTES_MAX)
+                while not answer.content.at_eof():
+                    content += await answer.content.read(_BODY_BYTES_MAX - len(content))
+                return content
+        except (aiohttp.ClientError, TimeoutError) as error:
+            where = self._socket or self._base
+            raise SlurmUnavailableError(
+                f"slurmrestd at {where}: {str(error) or type(error).__name__}",
+                remedy="try again later",
+            ) from error
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            headers = {"X-SLURM-USER-NAME": self._user}
+            if self._token:
+                headers["X-SLURM-USER-TOKEN"] = self._token
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(str(self._socket)) if self._socket else None,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S),
+            )
+        return self._http
