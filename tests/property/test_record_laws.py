@@ -8,18 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentela.core.digest import record_hash
+from opentela.core.ids import SessionId
 from opentela.core.record import (
     Lifecycle,
     SessionRecord,
+    Statement,
+    claim_meant,
     claim_of,
-    ended_at_ms,
+    is_final,
+    is_refuted,
+    is_suspected,
     lifecycle_of,
     merge,
     normal,
 )
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, seal, vouch
 from opentela.view import exchange
 from opentela.wire.control import (
     CONTROL_BYTES_MAX,
@@ -37,7 +42,24 @@ _SIGNERS = [FakeIdentity(random.Random(seed)) for seed in range(4)]
 lifecycles = st.sampled_from(Lifecycle)
 ends = st.sampled_from([0, BORN_AT_MS - 5, BORN_AT_MS + 5, BORN_AT_MS + 9])
 small = st.integers(0, 3)
-names = st.lists(st.sampled_from(["r1", "r2", "r3"]), max_size=3).map(tuple)
+SEALS = [seal(name) for name in ("r1", "r2", "r3")]
+
+
+@st.composite
+def statements(draw: st.DrawFn, session: SessionId, *, ended: bool) -> tuple[Statement, ...]:
+    """What few registries say of few claims, also such as no honest one would."""
+    speakers = draw(st.lists(st.sampled_from(SEALS), max_size=3))
+    said = [
+        speaker.state(
+            session,
+            (draw(lifecycles), draw(st.integers(1, 3))),
+            quorum=draw(st.integers(1, 2)),
+            sites=1,
+            ended_at_ms=BORN_AT_MS + 5 if ended else 0,
+        )
+        for speaker in speakers
+    ]
+    return tuple(said)
 
 
 @st.composite
@@ -54,11 +76,8 @@ def records(draw: st.DrawFn, session: int | None = None) -> SessionRecord:
     return normal(
         SessionRecord(
             signed=signed,
-            verdict=draw(lifecycles),
-            ended_at_ms=draw(ends),
-            suspected=draw(small),
-            witnesses_of=draw(small),
-            witnesses=draw(names),
+            witnesses=draw(statements(owner.claim.session, ended=False)),
+            ending=draw(statements(owner.claim.session, ended=True)),
         )
     )
 
@@ -78,25 +97,41 @@ def test_merge_is_a_join(a: SessionRecord, b: SessionRecord, c: SessionRecord) -
 
 @given(one, one)
 def test_merge_is_monotone(a: SessionRecord, b: SessionRecord) -> None:
-    """Nothing ever goes back: lifecycle, incarnation, end, nor a suspicion not yet refuted."""
+    """Nothing goes back: neither claim nor lifecycle, nor what is held and was not refuted."""
     merged = merge(a, b)
+    claim = claim_of(merged)
     for record in (a, b):
         assert merge(merged, record) is merged
-        assert lifecycle_of(merged) >= lifecycle_of(record)
-        assert claim_of(merged).incarnation >= claim_of(record).incarnation
-        assert ended_at_ms(merged) >= ended_at_ms(record)
-        is_refuted = record.suspected < claim_of(merged).incarnation
-        has_left = lifecycle_of(merged) is Lifecycle.LEFT
-        assert merged.suspected >= record.suspected or is_refuted or has_left
+        assert claim.lifecycle >= claim_of(record).lifecycle
+        assert lifecycle_of(merged) >= lifecycle_of(record) or is_refuted(record.ending, claim)
+        assert not is_final(record.ending) or lifecycle_of(merged) is Lifecycle.LEFT
+        latest = max(map(claim_meant, record.witnesses), default=(Lifecycle.JOINING, 0))
+        known = max(map(claim_meant, merged.witnesses), default=(Lifecycle.JOINING, 0))
+        is_over = lifecycle_of(merged) is Lifecycle.LEFT
+        assert known >= latest or latest < (claim.lifecycle, claim.incarnation) or is_over
+
+
+@given(one, one)
+def test_a_suspicion_is_not_lost(a: SessionRecord, b: SessionRecord) -> None:
+    """It ends with a later claim, or with one of which nobody suspects anything yet."""
+    merged = merge(a, b)
+    if is_suspected(a) and not is_suspected(merged) and lifecycle_of(merged) < Lifecycle.LEFT:
+        (latest,) = {claim_meant(said) for said in a.witnesses}
+        claim = claim_of(merged)
+        beyond = [claim_meant(said) for said in merged.witnesses]
+        assert max([(claim.lifecycle, claim.incarnation), *beyond]) > latest
 
 
 @given(one)
 def test_what_is_refuted_or_gone_leaves_no_trace(a: SessionRecord) -> None:
     """Peers that heard of a suspicion and peers that did not come to hold the same."""
-    unheard = SessionRecord(signed=a.signed, verdict=a.verdict, ended_at_ms=a.ended_at_ms)
-    matters = max(a.suspected, a.witnesses_of) >= claim_of(a).incarnation
-    if not matters or lifecycle_of(a) is Lifecycle.LEFT:
-        assert normal(unheard) == a
+    claim = claim_of(a)
+    for said in a.witnesses:
+        assert claim_meant(said) >= (claim.lifecycle, claim.incarnation)
+    if claim.lifecycle is Lifecycle.LEFT:
+        assert a == SessionRecord(signed=a.signed)
+    if is_final(a.ending):
+        assert a.witnesses == ()
 
 
 @given(one, one)

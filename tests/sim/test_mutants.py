@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from opentela.core import session_map
+from opentela.core import refusal, session_map
 from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap
 from opentela.registry.detector import Detector
@@ -152,7 +152,7 @@ def test_an_eviction_of_the_living_is_found(monkeypatch: Patch) -> None:
 
 def test_an_honest_record_that_is_refused_is_found(monkeypatch: Patch) -> None:
     """As if some signatures could not be verified."""
-    monkeypatch.setattr(session_map, "SKEW_MS", 0)
+    monkeypatch.setattr(refusal, "SKEW_MS", 0)
     assert found("sessions-that-leave-in-order-lose-no-request").startswith(
         ("Violation: refused:", "Violation: start:")
     )

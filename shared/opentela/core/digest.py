@@ -29,15 +29,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 def record_hash(record: SessionRecord) -> int:
     """Return the 64-bit hash of all that *record* says; never 0, which stands for "absent"."""
     signed = record.signed
-    parts = (
-        signed.body,
-        signed.signature,
-        record.verdict,
-        record.ended_at_ms,
-        record.suspected,
-        record.witnesses_of,
-        record.witnesses,
-    )
+    parts = (signed.body, signed.signature, record.witnesses, record.ending)
     return _hash(_encode(parts)) or 1
 
 

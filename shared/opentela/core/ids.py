@@ -56,6 +56,14 @@ def born_at_ms(session: SessionId) -> int:
     return value >> _OWNER_BITS
 
 
+def is_older(session: SessionId, horizon_ms: int) -> bool:
+    """Return whether *session* was born at or before *horizon_ms*; what is no id was never born."""
+    try:
+        return born_at_ms(session) <= horizon_ms
+    except ValueError:
+        return False
+
+
 def is_name(value: str) -> bool:
     """Return whether *value* may name a provider, site, node, registry or router."""
     return _NAME.fullmatch(value) is not None

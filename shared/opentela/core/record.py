@@ -3,23 +3,25 @@
 A record is a product of join-semilattices, so that any order, repetition or loss-then-repair of
 deltas ends in the same record everywhere:
 
-==============  =========================  ==========================================
-part            join                       written by
-==============  =========================  ==========================================
-claim           greater incarnation        the owner alone, signed with its key
-lifecycle       the greater                the owner's claims; registries (only `LEFT`)
-end             the later                  whoever said `DOWN` or `LEFT`
-witnesses       union, per incarnation     registries, one name each
-suspected       greater incarnation        the registry that saw a quorum of witnesses
-==============  =========================  ==========================================
+==============  =======================================  =============================
+part            join                                     signed by
+==============  =======================================  =============================
+claim           greater lifecycle, then incarnation      the owner alone
+witnesses       union, of the latest claim spoken of     each registry for itself
+ending          the better supported, then the later     each registry for itself
+==============  =======================================  =============================
 
-Lifecycle and end are mostly what the claim says. `verdict` and `ended_at_ms` hold them only where
-they are beyond the claim: an eviction, or an owner that claims less than it once did. So equal
-records are equal bytes. The owner refutes a suspicion by claiming under a greater incarnation,
-and what is refuted is dropped: it could only ever lose against what may still come.
+Nothing in a record is anybody's word but the one's who signed it: whoever passes it on can withhold
+and not invent. A session is suspected once the witnesses of its present claim are as many as one of
+them asks for; the owner refutes that by claiming under a greater incarnation, and what is refuted
+is dropped: it could only ever lose against what may still come. An ending is a registry's word that
+the session has left, with those who could not reach it either. From `FINAL` registries on it cannot
+be taken back; one alone may lie, or be cut off, and is refuted as a suspicion is.
+Equal records are equal bytes.
 Join-semilattices as replicated types: Shapiro et al., "Conflict-free Replicated Data Types", 2011.
 """
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -32,6 +34,8 @@ from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
 
 CLAIM_BYTES_MAX = 32 * 1024
 """A claim larger than this is rejected: sixteen adapters and a long label set fit into 4 KiB."""
+FINAL: Final = 2
+"""Registries that end a session for good, whatever its owner says."""
 _CLAIMS_CACHED_MAX: Final = 16_384
 """Decoded claims kept by `claim_of`, some 2 KB each; beyond it a look-up costs 5 µs again."""
 
@@ -133,27 +137,47 @@ class SignedClaim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     signature: bytes
 
 
-class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+class Statement(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What one registry says of a session; `core/warrant.py` signs and checks it.
+
+    Attributes:
+        registry: Who says it.
+        key: Its public NKey.
+        warrant: The mesh's word that the key is this registry's, at its site.
+        lifecycle, incarnation: Of the claim that it speaks of; `LEFT` of one long forgotten.
+        quorum: Registries that must agree, as far as it knows who is there.
+        sites: Sites at which these must be.
+        ended_at_ms: 0 when it says that it cannot reach the session; else that it has left, when.
+    """
+
+    registry: str
+    key: str = ""
+    warrant: Warrant = Warrant()
+    lifecycle: Lifecycle = Lifecycle.SERVING
+    incarnation: int = 1
+    quorum: int = 1
+    sites: int = 1
+    ended_at_ms: int = 0
+    signature: bytes = b""
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"witnesses": "against"}):
     """What a peer holds of one session.
 
     Attributes:
-        verdict: The lifecycle reached, where it is beyond the claim's; else `JOINING`.
-        ended_at_ms: The end in Unix milliseconds, where it is later than the claim's; else 0.
-        suspected: Greatest incarnation that a quorum of witnesses could not reach; 0 = none.
-        witnesses_of: Incarnation that `witnesses` speak of.
-        witnesses: Registries that cannot reach the session, sorted.
+        witnesses: Of registries that cannot reach it, one each, sorted by name.
+        ending: What says that it has left although its owner does not: at least one statement with
+            a time, and those that support it; one each, sorted by name.
     """
 
     signed: SignedClaim
-    verdict: Lifecycle = Lifecycle.JOINING
-    ended_at_ms: int = 0
-    suspected: int = 0
-    witnesses_of: int = 0
-    witnesses: tuple[str, ...] = ()
+    witnesses: tuple[Statement, ...] = ()
+    ending: tuple[Statement, ...] = ()
 
 
 CLAIM_ENCODER = msgspec.msgpack.Encoder()
 CLAIM_DECODER = msgspec.msgpack.Decoder(Claim)
+_STATEMENT_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def read_claim(body: bytes) -> Claim:
@@ -187,12 +211,29 @@ def claim_of(record: SessionRecord) -> Claim:
 
 def lifecycle_of(record: SessionRecord) -> Lifecycle:
     """Return how far the session is, by the owner's word or the registries'."""
-    return max(claim_of(record).lifecycle, record.verdict)
+    return Lifecycle.LEFT if record.ending else claim_of(record).lifecycle
+
+
+def names_of(statements: Iterable[Statement]) -> tuple[str, ...]:
+    """Return who says it."""
+    return tuple(statement.registry for statement in statements)
+
+
+def support_of(statements: Iterable[Statement]) -> int:
+    """Return how many registries say it."""
+    return len(frozenset(names_of(statements)))
+
+
+def agree(statements: Sequence[Statement]) -> bool:
+    """Return whether they are as many, at as many sites, as one of them asks for."""
+    names = support_of(statements)
+    sites = len({statement.warrant.site for statement in statements})
+    return any(names >= one.quorum and sites >= one.sites for one in statements)
 
 
 def is_suspected(record: SessionRecord) -> bool:
     """Return whether a quorum of registries cannot reach the session and it has not refuted."""
-    return record.suspected >= claim_of(record).incarnation
+    return bool(record.witnesses) and agree(record.witnesses)
 
 
 def is_routable(record: SessionRecord) -> bool:
@@ -200,11 +241,29 @@ def is_routable(record: SessionRecord) -> bool:
     return lifecycle_of(record) is Lifecycle.SERVING and not is_suspected(record)
 
 
+def is_final(ending: Sequence[Statement]) -> bool:
+    """Return whether an ending is for good: by several, or of a session long forgotten."""
+    return support_of(ending) >= FINAL or any(one.lifecycle is Lifecycle.LEFT for one in ending)
+
+
+def is_refuted(ending: Sequence[Statement], claim: Claim) -> bool:
+    """Return whether an owner that claims this has taken an ending back."""
+    latest = max(map(claim_meant, ending), default=(Lifecycle.LEFT, 0))
+    return latest < (claim.lifecycle, claim.incarnation) and not is_final(ending)
+
+
+def held_against(record: SessionRecord) -> int:
+    """Return the greatest incarnation that a registry cannot reach; 0 if all of them can."""
+    return max((statement.incarnation for statement in record.witnesses), default=0)
+
+
 def ended_at_ms(record: SessionRecord) -> int:
     """Return when the session ended, 0 if it has not; never before its birth, whoever says so."""
+    claim = claim_of(record)
     if lifecycle_of(record) < Lifecycle.DOWN:
         return 0
-    return max(claim_of(record).born_at_ms, _latest_end(record))
+    ends = (statement.ended_at_ms for statement in record.ending)
+    return max(claim.born_at_ms, claim.ended_at_ms, *ends)
 
 
 def normal(record: SessionRecord) -> SessionRecord:
@@ -212,49 +271,70 @@ def normal(record: SessionRecord) -> SessionRecord:
     claim = claim_of(record)
     # What is held against the gone, or was refuted, is held no more: a peer that never heard of it
     # has the same record.
-    has_left = lifecycle_of(record) is Lifecycle.LEFT
-    is_suspect = record.suspected >= claim.incarnation and not has_left
-    is_witnessed = record.witnesses_of >= claim.incarnation and not has_left
-    written = SessionRecord(
-        signed=record.signed,
-        verdict=record.verdict if record.verdict > claim.lifecycle else Lifecycle.JOINING,
-        ended_at_ms=record.ended_at_ms if record.ended_at_ms > claim.ended_at_ms else 0,
-        suspected=record.suspected if is_suspect else 0,
-        witnesses_of=record.witnesses_of if is_witnessed else 0,
-        witnesses=tuple(sorted(frozenset(record.witnesses))) if is_witnessed else (),
-    )
-    return record if written == record else written
+    has_left = claim.lifecycle is Lifecycle.LEFT
+    ending = _each_once(record.ending) if record.ending else ()
+    if has_left or is_refuted(ending, claim):
+        ending = ()
+    is_over = has_left or is_final(ending)
+    # Most records have none: routers merge them by the thousand.
+    witnesses = () if is_over or not record.witnesses else _witnesses(record.witnesses, claim)
+    if witnesses == record.witnesses and ending == record.ending:
+        return record
+    return SessionRecord(signed=record.signed, witnesses=witnesses, ending=ending)
 
 
 def merge(mine: SessionRecord, theirs: SessionRecord) -> SessionRecord:
     """Return the join of two records of one session, *mine* itself when it gains nothing."""
     if theirs == mine:
         return mine
-    witnesses_of = max(mine.witnesses_of, theirs.witnesses_of)
     joined = normal(
         SessionRecord(
             signed=max(mine.signed, theirs.signed, key=_claim_order),
-            verdict=max(lifecycle_of(mine), lifecycle_of(theirs)),
-            ended_at_ms=max(_latest_end(mine), _latest_end(theirs)),
-            suspected=max(mine.suspected, theirs.suspected),
-            witnesses_of=witnesses_of,
-            witnesses=tuple(
-                witness
-                for record in (mine, theirs)
-                if record.witnesses_of == witnesses_of
-                for witness in record.witnesses
-            ),
+            witnesses=mine.witnesses + theirs.witnesses,
+            ending=max(mine.ending, theirs.ending, key=_ending_order),
         )
     )
     # Identity is what "nothing changed" is tested by, so an equal join is the very object.
     return mine if joined == mine else joined
 
 
-def _latest_end(record: SessionRecord) -> int:
-    return max(claim_of(record).ended_at_ms, record.ended_at_ms)
+def _witnesses(statements: Sequence[Statement], claim: Claim) -> tuple[Statement, ...]:
+    """Return those that speak of the latest claim, if that is not older than *claim*."""
+    latest = max(claim_meant(statement) for statement in statements)
+    if latest < (claim.lifecycle, claim.incarnation):
+        return ()
+    return _each_once([one for one in statements if claim_meant(one) == latest])
 
 
-def _claim_order(signed: SignedClaim) -> tuple[int, bytes, bytes]:
-    # An honest owner never signs two bodies under one incarnation; if one does, bytes decide
-    # the same way everywhere.
-    return _decoded(signed.body).incarnation, signed.body, signed.signature
+def _each_once(statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """Return one statement a registry: the one that asks for least, as it was last said."""
+    chosen: dict[str, Statement] = {}
+    for one in statements:
+        other = chosen.get(one.registry)
+        if other is None or _statement_order(one) < _statement_order(other):
+            chosen[one.registry] = one
+    return tuple(chosen[name] for name in sorted(chosen))
+
+
+def claim_meant(statement: Statement) -> tuple[Lifecycle, int]:
+    """Return which claim it speaks of; later ones are greater."""
+    return statement.lifecycle, statement.incarnation
+
+
+def _statement_order(statement: Statement) -> tuple[int, int, bytes]:
+    return statement.quorum, statement.sites, _STATEMENT_ENCODER.encode(statement)
+
+
+def _ending_order(ending: tuple[Statement, ...]) -> tuple[int, tuple[Lifecycle, int], bytes]:
+    if not ending:
+        return 0, (Lifecycle.JOINING, 0), b""
+    meant = max(claim_meant(statement) for statement in ending)
+    return support_of(ending), meant, _STATEMENT_ENCODER.encode(ending)
+
+
+def _claim_order(signed: SignedClaim) -> tuple[Lifecycle, int, bytes, bytes]:
+    # An honest owner's lifecycle and incarnation rise together, and it never signs two bodies
+    # under one; of one that does not, everybody believes the same: that it is as far as it ever
+    # said, whatever it says later.
+    claim = _decoded(signed.body)
+    return claim.lifecycle, claim.incarnation, signed.body, signed.signature

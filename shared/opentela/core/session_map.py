@@ -9,13 +9,11 @@ exception, and return what changed, which is what to pass on.
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from opentela.core import ids
 from opentela.core.digest import DigestTrie, record_hash
 from opentela.core.errors import ForgedRecordError, WireError
 from opentela.core.ids import ProviderId, SessionId, SiteId
@@ -25,6 +23,7 @@ from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
+    Statement,
     claim_of,
     ended_at_ms,
     lifecycle_of,
@@ -32,10 +31,15 @@ from opentela.core.record import (
     normal,
     read_claim,
 )
+from opentela.core.refusal import Reason, Rejection, fault_of, refusal_of_owner
 from opentela.core.story import Stories, StoryLine
+from opentela.core.warrant import Authority
 
-Verify: TypeAlias = Callable[[Claim, SignedClaim], str]
-"""Why a claim is not its provider's word, or nothing: `core.warrant.Authority`."""
+Verify: TypeAlias = Authority
+"""Why a claim is not its provider's word or a statement not its registry's, or nothing."""
+
+Believe: TypeAlias = Callable[[SessionRecord], SessionRecord]
+"""What to take of a record, all of whose parts are genuine."""
 
 RECORDS_MAX: Final = 200_000
 """Records held, tombstones included; some 2 KB each. Newcomers beyond it are refused."""
@@ -44,34 +48,10 @@ SESSIONS_PER_PROVIDER: Final = 10_000
 TOMBSTONES_FACTOR: Final = 4
 """Records of one provider, tombstones included, for each session that it may have: restarts of a
 day. It cannot fill the map alone, and so keep others out."""
-WITNESSES_MAX: Final = 32
-"""Names in one record; more registries than that are a mistake or an attack."""
-SKEW_MS: Final = 3_600_000
-"""How far in the future an owner's times may lie: clocks of nodes differ by minutes, not hours."""
 _RECORD_BYTES: Final = 128
-"""What a record needs on the wire beside its claim and its witnesses."""
-
-
-class Reason(StrEnum):
-    """Why a record was refused."""
-
-    OVERSIZED = "oversized"  # the claim is larger than CLAIM_BYTES_MAX
-    MALFORMED = "malformed"  # not a claim, or parts that no peer of ours writes
-    FORGED = "forged"  # signature, session id or provider do not belong to the key
-    FOREIGN = "foreign"  # it came over another session's subject
-    FUTURE = "future"  # its times lie further ahead than clocks may differ
-    FORGOTTEN = "forgotten"  # it ended so long ago that its tombstone is gone
-    FULL = "full"  # the map holds RECORDS_MAX
-    QUOTA = "quota"  # its provider has as many sessions as one may have
-
-
-class Rejection(NamedTuple):
-    """A record that was refused, and why, for people."""
-
-    reason: Reason
-    detail: str
-    record: SessionRecord
-    session: str = ""
+"""What a record needs on the wire beside its claim and its statements."""
+_STATEMENT_BYTES: Final = 384
+"""What a statement needs on the wire: a name, a key, two signatures."""
 
 
 class Change(NamedTuple):
@@ -91,6 +71,10 @@ class Applied(NamedTuple):
     def changed(self) -> dict[SessionId, SessionRecord]:
         """The records that are new or different, by session."""
         return {claim_of(after).session: after for _, after in self.changes}
+
+    def without(self, refused: Iterable[Rejection]) -> "Applied":
+        """Return the same, with what was not believed."""
+        return Applied(self.changes, (*self.rejected, *refused))
 
 
 class SessionMap:
@@ -160,22 +144,60 @@ class SessionMap:
         record = SessionRecord(signed=signed)
         checked = self._checked(record)
         if not isinstance(checked, Rejection):
-            refusal = _refusal_of_owner(record, checked, path, wall)
+            refusal = refusal_of_owner(record, checked, path, wall)
             checked = refusal or self._refusal_by_quota(record, checked) or checked
         if isinstance(checked, Rejection):
             return self._outcome([], [checked])
         return self._outcome(*_parted([self._join(record, checked, source, wall)]))
 
-    def apply(self, records: Iterable[SessionRecord], *, wall: float, source: str) -> Applied:
-        """Take records from a registry; one that is wrong does not keep the others out."""
+    def apply(
+        self,
+        records: Iterable[SessionRecord],
+        *,
+        wall: float,
+        source: str,
+        believe: Believe = lambda record: record,
+    ) -> Applied:
+        """Take records from a registry; one that is wrong does not keep the others out.
+
+        *believe* returns what to take of a record in which everything was truly said.
+        """
         results: list[Change | Rejection | None] = []
         for record in records:
             checked = self._checked(record)
             if isinstance(checked, Rejection):
                 results.append(checked)
             else:
-                results.append(self._join(record, checked, source, wall))
+                genuine, forged = self._genuine(record, checked)
+                results += [*forged, self._join(believe(genuine), checked, source, wall)]
         return self._outcome(*_parted(results))
+
+    def _genuine(
+        self, record: SessionRecord, claim: Claim
+    ) -> tuple[SessionRecord, list[Rejection]]:
+        """Return *record* with only what registries truly said; its claim stands for itself."""
+        if not (record.witnesses or record.ending):
+            return record, []
+        mine = self._records.get(claim.session)
+        known = (*mine.witnesses, *mine.ending) if mine is not None else ()
+        faults: dict[Statement, str] = {}
+        for statement in (*record.witnesses, *record.ending):
+            # What is held was verified.
+            if statement not in known and statement not in faults:
+                fault = self._verify.statement(claim.session, statement)
+                if fault:
+                    faults[statement] = fault
+        if not faults:
+            return record, []
+        ending = tuple(one for one in record.ending if one not in faults)
+        genuine = SessionRecord(
+            signed=record.signed,
+            witnesses=tuple(one for one in record.witnesses if one not in faults),
+            ending=ending if any(one.ended_at_ms for one in ending) else (),
+        )
+        return genuine, [
+            Rejection(Reason.FORGED, fault, record, claim.session) for fault in faults.values()
+        ]
 
     def _checked(self, record: SessionRecord) -> Claim | Rejection:
         """Return the claim in a well-formed record; its signature is not looked at yet."""
@@ -188,7 +210,7 @@ class SessionMap:
             return Rejection(Reason.MALFORMED, str(error), record)
         except ForgedRecordError as error:
             return Rejection(Reason.FORGED, str(error), record)
-        detail = _fault(record, claim)
+        detail = fault_of(record, claim)
         if detail:
             return Rejection(Reason.MALFORMED, detail, record, claim.session)
         return claim
@@ -252,12 +274,17 @@ class SessionMap:
             self._left_at_ms[session] = ended_at_ms(record)
         else:
             self._living[session] = record
+            self._left_at_ms.pop(session, None)
             self._living_of[provider] += 1
 
     def refuse(self, reason: Reason, detail: str, record: SessionRecord) -> Rejection:
         """Count a refusal for a reason that only the caller can see, and return it."""
-        self.rejections[reason] += 1
+        self.count(reason)
         return Rejection(reason, detail, record, claim_of(record).session)
+
+    def count(self, reason: Reason) -> None:
+        """Count a refusal that the caller has seen and worded."""
+        self.rejections[reason] += 1
 
     def _outcome(self, changes: list[Change], rejected: list[Rejection]) -> Applied:
         self.rejections.update(rejection.reason for rejection in rejected)
@@ -345,36 +372,8 @@ class SessionMap:
 
 def record_bytes(record: SessionRecord) -> int:
     """Return an upper bound of what *record* takes in a message."""
-    names = sum(len(witness) + 2 for witness in record.witnesses)
-    return len(record.signed.body) + len(record.signed.signature) + names + _RECORD_BYTES
-
-
-def _refusal_of_owner(
-    record: SessionRecord,
-    claim: Claim,
-    path: tuple[ProviderId, SiteId, SessionId] | None,
-    wall: float,
-) -> Rejection | None:
-    own = (claim.provider, claim.site, claim.session)
-    if path is not None and own != tuple(path):
-        detail = f"{'.'.join(own)} came over the subject of {'.'.join(path)}"
-        return Rejection(Reason.FOREIGN, detail, record, claim.session)
-    latest_ms = max(claim.born_at_ms, claim.ended_at_ms)
-    if latest_ms > wall * 1000 + SKEW_MS:
-        detail = f"{latest_ms / 1000 - wall:.0f} s ahead of this clock"
-        return Rejection(Reason.FUTURE, detail, record, claim.session)
-    return None
-
-
-def _fault(record: SessionRecord, claim: Claim) -> str:
-    """Return what no peer of ours would write, or nothing."""
-    if not (ids.is_name(claim.provider) and ids.is_name(claim.site)):
-        return f"provider {claim.provider!r} or site {claim.site!r} is not a name"
-    if claim.incarnation < 1:
-        return f"incarnation {claim.incarnation} is below 1"
-    if len(record.witnesses) > WITNESSES_MAX:
-        return f"{len(record.witnesses)} witnesses exceed {WITNESSES_MAX}"
-    return ""
+    statements = (len(record.witnesses) + len(record.ending)) * _STATEMENT_BYTES
+    return len(record.signed.body) + len(record.signed.signature) + statements + _RECORD_BYTES
 
 
 def _parted(

@@ -5,7 +5,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, SessionRecord, claim_of, is_suspected, lifecycle_of
+from opentela.core.record import (
+    Lifecycle,
+    SessionRecord,
+    claim_of,
+    is_suspected,
+    lifecycle_of,
+    names_of,
+)
 
 STORY_LINES_MAX: Final = 16
 """Lines of a session's story; the oldest go first."""
@@ -53,7 +60,7 @@ class Stories:
                 lifecycle=lifecycle_of(record),
                 incarnation=claim.incarnation,
                 suspected=is_suspected(record),
-                witnesses=record.witnesses if record.witnesses_of >= claim.incarnation else (),
+                witnesses=names_of(record.witnesses or record.ending),
             )
         )
 

@@ -142,7 +142,8 @@ class LocalMesh:
         now = self._clock.wall()
         for role in _ROLES:
             path = self.home.access(role)
-            if not path.exists():
+            if not path.exists() or (role == "registry" and not access.read(path).warrant):
+                # Registries of earlier versions did not sign.
                 access.write(path, setup.role_access(self.layout, role=role, name=role, now=now))
         path = self.home.access("provider")
         if not path.exists():

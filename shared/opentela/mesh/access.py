@@ -52,11 +52,12 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         name: Who this is: one token, unique in the mesh; a provider's is the provider.
         role: What it may do; nats-server enforces it, this only says it.
         provider: The provider that it speaks for; empty for other roles.
-        site: The only site that it may speak from; empty when any.
+        site: The only site that it may speak from; a registry's own; empty when any.
         servers: URLs to dial, any of which will do: `nats`, `tls`, `ws` or `wss`.
         ca: PEM of who signed the servers' certificates; empty for the system's authorities.
         credentials: The user JWT and its seed, in NATS's own file format.
-        warrant: The mesh's word that this key is the provider's; goes into every claim.
+        warrant: The mesh's word that this key is the provider's or the registry's; goes into every
+            claim, or into whatever is held against one.
     """
 
     name: str

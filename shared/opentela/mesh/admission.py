@@ -25,6 +25,7 @@ def role_access(
     role: Literal["registry", "router", "placer", "tool", "sys"],
     name: str,
     now: float,
+    site: str = "",
     servers: Sequence[str] = (),
     expires_at: float = 0.0,
 ) -> Access:
@@ -35,13 +36,18 @@ def role_access(
         role: What it may do.
         name: Unique among these; answers to it go by its name.
         now: Unix seconds.
+        site: Where a registry is: several of one site count as one where there are other sites.
         servers: Where it dials; the hub when empty.
         expires_at: Unix seconds; 0 for never.
 
     Raises:
-        ConfigError: The name is none, or belongs to another role.
+        ConfigError: The name is none, or belongs to another role; only a registry has a site.
     """
     ids.name(name, field="name")
+    if site:
+        ids.name(site, field="site")
+        if role != "registry":
+            raise ConfigError(f"a {role} has no site", remedy="leave --site away")
     is_system = role == "sys"
     allowed = (
         permissions.SYSTEM if is_system else permissions.of(Member(role=Role(role), name=name))
@@ -54,12 +60,18 @@ def role_access(
                 name=name,
                 role=role,
                 is_system=is_system,
+                site=site,
                 issued_at=int(now),
                 expires_at=int(expires_at),
             ),
             allowed,
         )
-    return _access(layout, role, name, servers, credentials)
+    access = _access(layout, role, name, servers, credentials)
+    if role != "registry":
+        return access
+    signer = layout.identity("signing")
+    warrant = warrants.issue_to_registry(signer, access.identity.key, registry=name, site=site)
+    return msgspec.structs.replace(access, site=site, warrant=warrants.written(warrant))
 
 
 def invite(

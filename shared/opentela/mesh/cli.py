@@ -158,6 +158,7 @@ def init(
 @_dir_option
 @click.option("--role", type=click.Choice(ROLES), required=True)
 @click.option("--name", help="Unique in the mesh. [default: the role's]")
+@click.option("--site", default="", help="Where a registry is, if not beside the hub.")
 @_servers_option
 @_expires_option
 @_out_option
@@ -167,6 +168,7 @@ def role(
     folder: Path,
     role: Any,
     name: str | None,
+    site: str,
     servers: tuple[str, ...],
     expires: float,
     out: Path | None,
@@ -182,8 +184,9 @@ def role(
     if path.exists():
         _told(path, accesses.read(path), as_json=as_json, is_new=False)
         return
+    ends_at = _end(now, expires)
     access = setup.role_access(
-        layout, role=role, name=name, servers=servers, now=now, expires_at=_end(now, expires)
+        layout, role=role, name=name, site=site, servers=servers, now=now, expires_at=ends_at
     )
     accesses.write(path, access)
     _told(path, access, as_json=as_json)

@@ -85,7 +85,7 @@ TABLE: Final = (
         {Role.REGISTRY: _ALL},
         {Role.REGISTRY: _ALL, **_MAPPERS, Role.PROVIDER: _OWN},
     ),
-    Row("registries", {Role.REGISTRY: _ALL}, {Role.REGISTRY: _ALL}),
+    Row("registries", {Role.REGISTRY: _ALL}, {Role.REGISTRY: _ALL, **_MAPPERS}),
     Row("gossip", {Role.REGISTRY: _ALL}, {Role.REGISTRY: _OWN}),
     Row("snapshot", {Role.REGISTRY: _ALL, **_MAPPERS}, {Role.REGISTRY: _ALL}),
     # A tool only looks: it adds nothing to what registries hold.

@@ -8,7 +8,7 @@ import msgspec
 
 from opentela.core.errors import CredentialError
 from opentela.core.record import Warrant
-from opentela.core.warrant import Authority, warrant_body
+from opentela.core.warrant import Authority, Seal, registry_body, warrant_body
 from opentela.mesh import identity, jwt
 from opentela.mesh.access import Access
 from opentela.mesh.identity import Identity
@@ -26,13 +26,29 @@ def issue(
     return msgspec.structs.replace(unsigned, signature=signature)
 
 
+def issue_to_registry(signer: Identity, key: str, *, registry: str, site: str = "") -> Warrant:
+    """Return the mesh's word that *key* is that of *registry*, at *site* or nowhere special."""
+    unsigned = Warrant(site=site)
+    signature = signer.sign(registry_body(unsigned, key=key, registry=registry))
+    return msgspec.structs.replace(unsigned, signature=signature)
+
+
+def seal(access: Access) -> Seal:
+    """Return what the registry of *access* signs with.
+
+    Raises:
+        CredentialError: It has no warrant, or a damaged one.
+    """
+    return Seal(access.name, access.identity, of(access))
+
+
 def written(warrant: Warrant) -> str:
     """Return *warrant* as an access file holds it."""
     return base64.urlsafe_b64encode(_ENCODER.encode(warrant)).decode().rstrip("=")
 
 
 def of(access: Access) -> Warrant:
-    """Return the warrant of a provider's access.
+    """Return the warrant of a provider's or registry's access.
 
     Raises:
         CredentialError: There is none, or it is damaged.
@@ -43,7 +59,7 @@ def of(access: Access) -> Warrant:
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise CredentialError(
             f"the access of {access.role} {access.name} holds no warrant: nobody would believe it",
-            remedy="get a new access file with: otela mesh invite",
+            remedy="get a new access file with: otela mesh invite, or otela mesh role",
         ) from error
 
 

@@ -105,8 +105,7 @@ class FakeSession:
         verdict = control.read_verdict(message.payload)
         self.verdicts.append(verdict)
         if self.is_answering:
-            suspected = max(verdict.suspected, verdict.witnesses_of)
-            self._tasks.create_task(self._refute(suspected))
+            self._tasks.create_task(self._refute(verdict.held))
 
     async def _refute(self, suspected: int) -> None:
         if suspected >= self.owner.claim.incarnation:

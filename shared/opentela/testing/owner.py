@@ -15,6 +15,7 @@ from opentela.core.record import (
     SessionRecord,
     SignedClaim,
 )
+from opentela.core.warrant import Signer
 from opentela.testing.sim import keys
 from opentela.wire.subjects import SessionPath
 
@@ -32,7 +33,7 @@ class Owner:
 
     def __init__(
         self,
-        signer: keys.Signer,
+        signer: Signer,
         *,
         provider: str = "p",
         site: str = "s",
@@ -75,7 +76,7 @@ class Owner:
         self.signed = self._sign()
         return self.signed
 
-    def be_warranted(self, issuer: keys.Signer) -> None:
+    def be_warranted(self, issuer: Signer) -> None:
         """Have *issuer*, whom a real mesh trusts, vouch for the key; claim the same again."""
         warrant = keys.warrant(self.claim.key, self.claim.provider, issuer=issuer)
         self.claim = msgspec.structs.replace(self.claim, warrant=warrant)

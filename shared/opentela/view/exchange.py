@@ -102,14 +102,7 @@ def judged(held: SessionMap, path: SessionPath, verdict: Verdict) -> SessionReco
     mine = held.get(path.session)
     if mine is None or verdict.session != path.session or path_to(mine) != path:
         return None
-    return SessionRecord(
-        signed=mine.signed,
-        verdict=verdict.verdict,
-        ended_at_ms=verdict.ended_at_ms,
-        suspected=verdict.suspected,
-        witnesses_of=verdict.witnesses_of,
-        witnesses=verdict.witnesses,
-    )
+    return SessionRecord(signed=mine.signed, witnesses=verdict.witnesses, ending=verdict.ending)
 
 
 def path_to(record: SessionRecord) -> SessionPath:

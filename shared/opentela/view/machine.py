@@ -9,18 +9,21 @@ Without any registry the view stays as it is and says since when.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
 
 from opentela.core.record import SessionRecord, SignedClaim
+from opentela.core.refusal import Reason, Rejection, lone, supported
 from opentela.core.rng import Rng
-from opentela.core.session_map import Applied, Reason, Rejection, SessionMap, Verify
+from opentela.core.session_map import Applied, SessionMap, Verify
 from opentela.view import exchange
 from opentela.view.config import ViewConfig
 from opentela.wire.control import (
     Page,
     PageAsk,
+    Presence,
     Records,
     Repair,
     SnapshotAnswer,
@@ -29,6 +32,8 @@ from opentela.wire.control import (
 )
 from opentela.wire.subjects import SessionPath
 
+REGISTRIES_MAX: Final = 64
+"""Registries that are remembered; nobody runs that many."""
 ASKS_AT_ONCE: Final = 8
 """Questions under way: descending into 16 buckets takes two round trips instead of sixteen."""
 ASKS_WAITING_MAX: Final = 1024
@@ -49,6 +54,12 @@ class VerdictHeard(msgspec.Struct, frozen=True, kw_only=True):
 
     path: SessionPath
     verdict: Verdict
+
+
+class PresenceHeard(msgspec.Struct, frozen=True, kw_only=True):
+    """A registry said that it is there, or leaves."""
+
+    presence: Presence
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +83,9 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """Time has passed: `next_deadline` is reached."""
 
 
-Event: TypeAlias = DeltaHeard | VerdictHeard | Answered | AskFailed | MeshBack | Tick
+Event: TypeAlias = (
+    DeltaHeard | VerdictHeard | PresenceHeard | Answered | AskFailed | MeshBack | Tick
+)
 
 
 class AskRegistry(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +135,7 @@ class ViewMachine:
         self._config = config
         self._waiting: deque[SnapshotAsk] = deque(maxlen=ASKS_WAITING_MAX)
         self._under_way: dict[int, float] = {}
+        self._registries: dict[str, float] = {}
         self._number = 0
         self._round_at: float | None = 0.0
         self._booted_to = PageAsk()
@@ -141,8 +155,8 @@ class ViewMachine:
         match event:
             case DeltaHeard(path=path, signed=signed):
                 return _told(self.held.admit(signed, path, wall=wall), "owner")
-            case VerdictHeard():
-                return self._judge(event, wall)
+            case VerdictHeard() | PresenceHeard():
+                return self._hear(now, wall, event)
             case Answered():
                 return self._on_answer(now, wall, event)
             case AskFailed(number=number):
@@ -154,19 +168,52 @@ class ViewMachine:
             case Tick():
                 return self._on_tick(now)
 
-    def _judge(self, event: VerdictHeard, wall: float) -> list[Action]:
+    def _hear(self, now: float, wall: float, event: VerdictHeard | PresenceHeard) -> list[Action]:
+        if isinstance(event, PresenceHeard):
+            self._see(now, event.presence)
+            return []
         record = exchange.judged(self.held, event.path, event.verdict)
         if record is None:
             return []
         source = f"verdict of {event.verdict.registry}"
-        return _told(self.held.apply([record], wall=wall, source=source), source)
+        return self._merge(now, wall, [record], source)
+
+    def _merge(
+        self, now: float, wall: float, records: Iterable[SessionRecord], source: str
+    ) -> list[Action]:
+        """Take a registry's records, without what it alone says while there are others."""
+        quorum = self._quorum(now)
+        refused: list[Rejection] = []
+
+        def believe(record: SessionRecord) -> SessionRecord:
+            part = supported(record, quorum)
+            if part is not record and record.ending:
+                self.held.count(Reason.UNSUPPORTED)
+                refused.append(lone(record))
+            return part
+
+        applied = self.held.apply(records, wall=wall, source=source, believe=believe)
+        return _told(applied.without(refused), source)
+
+    def _see(self, now: float, presence: Presence) -> None:
+        """Take note of which registries there are: they judge together."""
+        self._registries.pop(presence.registry, None)
+        if not presence.leaving:
+            self._registries[presence.registry] = now
+            if len(self._registries) > REGISTRIES_MAX:
+                del self._registries[next(iter(self._registries))]
+
+    def _quorum(self, now: float) -> int:
+        oldest = now - self._config.registries_s
+        there = sum(at > oldest for at in self._registries.values())
+        return max(1, min(self._config.quorum, there))
 
     def _on_answer(self, now: float, wall: float, event: Answered) -> list[Action]:
         # An answer that comes late is as true as any; it only no longer moves the conversation.
         is_awaited = self._under_way.pop(event.number, None) is not None
         answer = event.answer
         source = f"registry {answer.registry}"
-        actions = _told(self.held.apply(answer.records, wall=wall, source=source), source)
+        actions = self._merge(now, wall, answer.records, source)
         if not is_awaited:
             return actions
         self.stale_since = None

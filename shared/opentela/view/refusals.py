@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from opentela.core.session_map import Rejection
+from opentela.core.refusal import Rejection
 from opentela.telemetry import metrics
 from opentela.telemetry.log import get_logger
 

@@ -4,10 +4,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
 
 from opentela.alarm import Alarm
 from opentela.core.clock import Clock
-from opentela.core.errors import MeshUnavailableError, WireError
+from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.core.ids import SessionId
 from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap, Verify
@@ -15,6 +16,7 @@ from opentela.core.story import StoryLine
 from opentela.mesh.bus import Bus, Handler, Message
 from opentela.service import SystemClock
 from opentela.tasks import Tasks
+from opentela.telemetry.log import get_logger
 from opentela.view import machine
 from opentela.view.config import ViewConfig
 from opentela.view.machine import (
@@ -27,6 +29,8 @@ from opentela.view.machine import (
 )
 from opentela.view.refusals import Refusals
 from opentela.wire import control, subjects
+
+log: Final = get_logger()
 
 OnChange = Callable[[list[SessionRecord]], None]
 """Called on the event loop with what is new or different; must not block."""
@@ -95,9 +99,17 @@ class View:
             for subject, handler in (
                 (subjects.ALL_DELTAS, view._on_delta),
                 (subjects.ALL_VERDICTS, view._on_verdict),
+                (subjects.REGISTRIES, view._on_presence),
             ):
-                subscription = await bus.subscribe(subject, view._guarded(handler))
-                stack.push_async_callback(subscription.unsubscribe)
+                try:
+                    subscription = await bus.subscribe(subject, view._guarded(handler))
+                except CredentialError as error:
+                    if subject != subjects.REGISTRIES:
+                        raise
+                    # Access files of before do not allow it: each registry is then believed.
+                    log.warning("registries_unheard", error=str(error))
+                else:
+                    stack.push_async_callback(subscription.unsubscribe)
             view._feed(machine.Tick())
             yield view
 
@@ -149,6 +161,9 @@ class View:
         verdict = control.read_verdict(message.payload)
         path = subjects.path_of(message.subject)
         self._feed(machine.VerdictHeard(path=path, verdict=verdict))
+
+    def _on_presence(self, message: Message) -> None:
+        self._feed(machine.PresenceHeard(presence=control.read_presence(message.payload)))
 
     def _guarded(self, handler: Handler) -> Handler:
         def guarded(message: Message) -> None:

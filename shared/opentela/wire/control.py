@@ -11,7 +11,7 @@ import msgspec
 
 from opentela.core.errors import WireError
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, SessionRecord, SignedClaim
+from opentela.core.record import SessionRecord, SignedClaim, Statement
 
 CONTROL_BYTES_MAX: Final = 512 * 1024
 """No control message is larger; senders page, receivers reject. Half of NATS's default payload."""
@@ -64,21 +64,35 @@ class ProbeReply(msgspec.Struct, frozen=True, kw_only=True, tag="probe_reply", t
     signed: SignedClaim
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag="verdict", tag_field="kind"):
-    """`otela.v1.verdict.<p>.<s>.<n>`: the registries' part of a record, and who says so.
+class Verdict(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="verdict",
+    tag_field="kind",
+    rename={"witnesses": "against"},
+):
+    """`otela.v1.verdict.<p>.<s>.<n>`: what registries hold against a session, each for itself.
 
-    The owner that finds `suspected` or `witnesses_of` at its incarnation or above, and lives,
-    refutes by claiming under one greater than either. An owner that finds `LEFT` has lost this
-    session for good: if its engine lives, it joins as a new one.
+    The owner that finds its incarnation or a greater one in `witnesses`, and lives, refutes by
+    claiming under one greater than all of them; so it does with the `ending` of one registry alone.
+    An owner that finds another ending has lost this session for good: if its engine lives, it joins
+    as a new one.
+
+    Attributes:
+        registry: Who publishes it; what counts is who signed what is in it.
+        witnesses, ending: As in a record.
     """
 
     registry: str
     session: SessionId
-    verdict: Lifecycle = Lifecycle.JOINING
-    ended_at_ms: int = 0
-    suspected: int = 0
-    witnesses_of: int = 0
-    witnesses: tuple[str, ...] = ()
+    witnesses: tuple[Statement, ...] = ()
+    ending: tuple[Statement, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """The greatest incarnation that somebody cannot reach; 0 if nobody says so."""
+        return max((one.incarnation for one in (*self.witnesses, *self.ending)), default=0)
 
 
 class PageAsk(msgspec.Struct, frozen=True, kw_only=True, tag="page_ask", tag_field="kind"):
@@ -166,11 +180,13 @@ class Presence(
     Attributes:
         instance: Random, one a process: two that go by one name find out.
         leaving: It stops in order. Nobody waits for it, as one would for a registry that is silent.
+        site: Where it is, as its warrant says.
     """
 
     registry: str
     instance: str = ""
     leaving: bool = False
+    site: str = ""
 
 
 SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves

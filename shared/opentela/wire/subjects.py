@@ -16,7 +16,7 @@ RELAY: Final = f"{ROOT}.relay"
 SNAPSHOT_QUEUE: Final = "registries"
 """One registry answers each question, and hears each relay."""
 REGISTRIES: Final = f"{ROOT}.registries"
-"""Where registries tell each other that they are there: only they publish and subscribe."""
+"""Where registries tell that they are there: only they publish."""
 USAGE: Final = f"{ROOT}.usage"
 
 HISTORY: Final = "otela_events"

@@ -73,6 +73,7 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
     tool = tmp_path / "tool.toml"
     async with TestMesh(has_jetstream=True) as mesh:
         access.write(tool, mesh.access(role="tool"))
+        mine = mesh.access(role="registry")
         bus = await mesh.bus(role="registry")
         is_ready = asyncio.Event()
 
@@ -82,8 +83,8 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
 
         async with RegistryShell.open(
             bus,
-            name="registry1",
-            verify=warrants.authority(mesh.access(role="registry")),
+            seal=warrants.seal(mine),
+            verify=warrants.authority(mine),
             config=PATIENT,
             on_ready=on_ready,
         ) as registry:

@@ -73,7 +73,7 @@ class Field:
             await nats_bus.connect(access, name=name, on_state=on_state) as bus,
             RegistryShell.open(
                 bus,
-                name=name,
+                seal=warrants.seal(access),
                 verify=warrants.authority(access),
                 config=config,
                 on_ready=on_ready,

@@ -4,15 +4,17 @@ import asyncio
 import time
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.registry.field import Field, new_owner, shows
 
-from opentela.core.session_map import Reason
+from opentela.core.record import SessionRecord, is_routable
+from opentela.core.refusal import Reason
 from opentela.mesh import warrants
 from opentela.mesh.identity import Identity
 from opentela.testing.mesh import TestRole, until
 from opentela.testing.owner import Owner
 from opentela.wire import control, subjects
-from opentela.wire.control import Delta, PageAsk, Records
+from opentela.wire.control import Delta, PageAsk, Records, Verdict
 
 pytestmark = pytest.mark.nats
 
@@ -75,3 +77,43 @@ async def test_tools_ask_and_never_tell(field: Field, role: TestRole, may: bool)
             if may:
                 await until(lambda: owner.claim.session in registry.held.records)
         assert (owner.claim.session in registry.held.records) is may
+
+
+async def test_a_registry_that_lies_alone_ends_nobody(field: Field) -> None:
+    """Though its key is a registry's: neither with its own word nor with another's name."""
+    owner = new_owner()
+    async with (
+        field.registry("registry1") as one,
+        field.registry("registry2") as two,
+        field.view() as view,
+        field.session(owner, every_s=0.2) as session,
+    ):
+        await until(lambda: one.status()["peers"] == ["registry2"])
+        await until(lambda: two.status()["peers"] == ["registry1"])
+        await until(lambda: shows(view, owner) and len(view._machine._registries) == 2)
+        access = field.mesh.access(role="registry", name="registry3")
+        bus = await field.mesh.bus(role="registry", name="registry3")
+        seal = warrants.seal(access)
+        changes: list[SessionRecord] = []
+        view.subscribe(changes.extend)
+
+        async def lie() -> bool:
+            claim = session.owner.claim
+            meant = claim.lifecycle, claim.incarnation
+            own = seal.state(claim.session, meant, quorum=1, sites=1, ended_at_ms=claim.born_at_ms)
+            stolen = replace(own, registry="registry2")
+            for ending in ((own,), (own, stolen)):
+                verdict = Verdict(registry="registry3", session=claim.session, ending=ending)
+                await bus.publish(subjects.verdict(owner.path), control.encode(verdict))
+            suspicion = replace(own, ended_at_ms=0)
+            verdict = Verdict(registry="registry3", session=claim.session, witnesses=(suspicion,))
+            await bus.publish(subjects.verdict(owner.path), control.encode(verdict))
+            refused = [registry.held.rejections for registry in (one, two)]
+            return all(
+                found[Reason.UNSUPPORTED] > 0 and found[Reason.FORGED] > 0 for found in refused
+            )
+
+        await until(lie)
+        assert shows(view, owner)
+        assert all(is_routable(record) for record in changes)
+        assert list(one.held.living) == list(two.held.living) == [owner.claim.session]

@@ -7,7 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 from tests.integration.registry.field import QUICK, Field, new_owner, shows, suspects
 
-from opentela.core.record import Lifecycle, SignedClaim, claim_of, is_routable, lifecycle_of
+from opentela.core.record import (
+    Lifecycle,
+    SignedClaim,
+    claim_of,
+    is_routable,
+    lifecycle_of,
+    names_of,
+)
 from opentela.mesh.bus import Message
 from opentela.registry.config import LAN
 from opentela.testing.mesh import until
@@ -149,7 +156,27 @@ async def test_forged_and_foreign_claims_are_rejected_counted_and_logged(field: 
 
 
 async def test_a_session_that_was_evicted_by_mistake_is_told(field: Field) -> None:
-    """It was silent for longer than grace; its owner learns that it must join anew."""
+    """It was silent for longer than grace; two registries agree, so that it must join anew."""
+    owner = new_owner()
+    async with (
+        field.registry() as registry,
+        field.registry("registry2"),
+        field.view() as view,
+        field.session(owner, every_s=0.2) as session,
+    ):
+        await until(lambda: shows(view, owner))
+        await until(lambda: registry.status()["peers"] == ["registry2"])
+        session.freeze()
+        await until(lambda: view.records == {})
+        heard = len(session.verdicts)
+        session.thaw()
+        await until(lambda: len(session.verdicts) > heard)
+        assert names_of(session.verdicts[-1].ending) == ("registry1", "registry2")
+        assert view.records == {}
+
+
+async def test_what_one_registry_alone_has_evicted_comes_back(field: Field) -> None:
+    """Under its own id: a registry alone may have been cut off itself."""
     owner = new_owner()
     async with (
         field.registry(),
@@ -159,11 +186,8 @@ async def test_a_session_that_was_evicted_by_mistake_is_told(field: Field) -> No
         await until(lambda: shows(view, owner))
         session.freeze()
         await until(lambda: view.records == {})
-        heard = len(session.verdicts)
         session.thaw()
-        await until(lambda: len(session.verdicts) > heard)
-        assert session.verdicts[-1].verdict is Lifecycle.LEFT
-        assert view.records == {}
+        await until(lambda: shows(view, owner))
 
 
 async def test_a_node_with_a_clock_that_is_wrong_by_minutes_is_served_like_any(

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from tests.integration.supervisor.conftest import FAKE, Ask, Start, Witness
 
 from opentela.core.record import Lifecycle
+from opentela.mesh import warrants
 from opentela.supervisor import proctree
 from opentela.testing.mesh import TestMesh
 from opentela.testing.waiting import until
@@ -439,6 +441,7 @@ class TestTheMesh:
         await start(*FAKE)
         serving = await witness.heard(Lifecycle.SERVING)
         path = SessionPath(serving.provider, serving.site, serving.session)
+        access = mesh.access(role="registry", name="registry2")
         bus = await mesh.bus(role="registry", name="registry2")
         replies: list[control.ProbeReply] = []
         await bus.subscribe(
@@ -454,9 +457,12 @@ class TestTheMesh:
         await until(lambda: len(replies) == 2, "two answers")
         assert [one.sequence for one in replies] == [1, 2]
         await until(lambda: witness.claims[-1].incarnation == serving.incarnation + 1, "refutation")
-        verdict = control.Verdict(
-            registry="registry2", session=path.session, suspected=serving.incarnation + 1
-        )
+        meant = serving.lifecycle, serving.incarnation + 1
+        said = warrants.seal(access).state(path.session, meant, quorum=1, sites=1)
+        verdict = control.Verdict(registry="registry2", session=path.session, witnesses=(said,))
+        forged = msgspec.structs.replace(said, incarnation=serving.incarnation + 5)
+        lie = msgspec.structs.replace(verdict, witnesses=(forged,))
+        await bus.publish(subjects.verdict(path), control.encode(lie))
         await bus.publish(subjects.verdict(path), control.encode(verdict))
         await until(lambda: witness.claims[-1].incarnation == serving.incarnation + 2, "refutation")
         assert set(witness.lives()) == {serving.session}
@@ -471,9 +477,14 @@ class TestTheMesh:
         asker = await ask(first, stream=True)
         await asker.got(frames.Data)
         bus = await mesh.bus(role="registry", name="registry2")
-        verdict = control.Verdict(
-            registry="registry2", session=path.session, verdict=Lifecycle.LEFT
+        meant = first.lifecycle, first.incarnation
+        ending = tuple(
+            warrants.seal(mesh.access(role="registry", name=name)).state(
+                path.session, meant, quorum=2, sites=1, ended_at_ms=first.born_at_ms
+            )
+            for name in ("registry1", "registry2")
         )
+        verdict = control.Verdict(registry="registry2", session=path.session, ending=ending)
         await bus.publish(subjects.verdict(path), control.encode(verdict))
         second = await witness.heard(Lifecycle.SERVING, not_of=first.session)
         assert second.offer == first.offer

@@ -15,9 +15,9 @@ from opentela.core.digest import (
     sums_below,
 )
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, SessionRecord
+from opentela.core.record import SessionRecord
 from opentela.testing.owner import Owner
-from opentela.testing.sim.keys import FakeIdentity
+from opentela.testing.sim.keys import FakeIdentity, said
 
 
 def _some(count: int, seed: int = 1) -> dict[SessionId, int]:
@@ -90,11 +90,11 @@ def test_everything_in_a_record_counts() -> None:
     owner = Owner(FakeIdentity(random.Random(1)))
     plain = owner.record
     others = [
-        SessionRecord(signed=owner.signed, verdict=Lifecycle.LEFT),
-        SessionRecord(signed=owner.signed, ended_at_ms=1),
-        SessionRecord(signed=owner.signed, suspected=1),
-        SessionRecord(signed=owner.signed, witnesses_of=1),
-        SessionRecord(signed=owner.signed, witnesses=("a",)),
+        SessionRecord(signed=owner.signed, ending=said(owner.claim, "a", ended_at_ms=1)),
+        SessionRecord(signed=owner.signed, ending=said(owner.claim, "a", ended_at_ms=2)),
+        SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "a")),
+        SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "a", quorum=2)),
+        SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "a", "b")),
         SessionRecord(signed=owner.say()),
     ]
     assert len({record_hash(record) for record in [plain, *others]}) == 7

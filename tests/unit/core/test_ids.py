@@ -51,3 +51,11 @@ def test_a_name_that_could_break_a_subject_is_refused_with_its_field(bad: str) -
     with pytest.raises(ConfigError, match="site = ") as caught:
         ids.name(bad, field="site")
     assert "a-z" in caught.value.remedy
+
+
+def test_what_is_older_than_a_horizon_is_told_by_its_id() -> None:
+    """And what is no id is not older than anything."""
+    session = ids.session_id(1_000, "U" * 56, bytes(8))
+    assert ids.is_older(session, 1_000)
+    assert not ids.is_older(session, 999)
+    assert not ids.is_older(ids.SessionId("unlikely"), 1 << 60)

@@ -12,17 +12,20 @@ from opentela.core.record import (
     CLAIM_ENCODER,
     Lifecycle,
     SessionRecord,
+    Statement,
     claim_of,
     ended_at_ms,
     is_routable,
     is_suspected,
     lifecycle_of,
     merge,
+    names_of,
     normal,
     read_claim,
 )
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity
+from opentela.testing.sim import keys
+from opentela.testing.sim.keys import FakeIdentity, said
 
 
 @pytest.fixture
@@ -78,46 +81,44 @@ def test_the_newer_claim_wins(owner: Owner) -> None:
 
 
 def test_an_owner_cannot_take_its_end_back(owner: Owner) -> None:
-    """Who once was down never serves again, whatever is claimed later."""
+    """Who once was down never serves again, whatever is claimed later: that is not even held."""
     owner.say(Lifecycle.DOWN, ended_at_ms=BORN_AT_MS + 5)
     down = owner.record
     owner.say(Lifecycle.SERVING, ended_at_ms=0)
     merged = merge(down, owner.record)
     assert lifecycle_of(merged) is Lifecycle.DOWN
     assert ended_at_ms(merged) == BORN_AT_MS + 5
-    assert claim_of(merged).incarnation == 3
+    assert merged is down
 
 
 def test_a_verdict_that_the_owner_repeats_is_no_other_record(owner: Owner) -> None:
     """Equal knowledge is equal bytes, or digests would never agree."""
-    evicted = SessionRecord(signed=owner.signed, verdict=Lifecycle.LEFT, ended_at_ms=7)
+    evicted = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r", ended_at_ms=7))
     owner.say(Lifecycle.LEFT, ended_at_ms=9)
     assert merge(evicted, owner.record) == owner.record
 
 
 def test_witnesses_are_counted_for_the_greatest_incarnation_only(owner: Owner) -> None:
     """A refutation leaves old witnesses behind; those of one incarnation add up."""
-    one = SessionRecord(signed=owner.signed, witnesses_of=1, witnesses=("b",))
-    two = SessionRecord(signed=owner.signed, witnesses_of=1, witnesses=("a",))
-    later = SessionRecord(signed=owner.signed, witnesses_of=2, witnesses=("c",))
-    assert merge(one, two).witnesses == ("a", "b")
-    assert merge(one, later).witnesses == merge(later, one).witnesses == ("c",)
+    one, two, later = (
+        SessionRecord(signed=owner.signed, witnesses=said(owner.claim, name, incarnation=number))
+        for name, number in (("b", 1), ("a", 1), ("c", 2))
+    )
+    assert names_of(merge(one, two).witnesses) == ("a", "b")
+    assert merge(one, later).witnesses == merge(later, one).witnesses == later.witnesses
 
 
 def test_normal_form_sorts_and_drops_what_the_claim_says(owner: Owner) -> None:
     """There is one way to write a record."""
-    odd = SessionRecord(
-        signed=owner.signed, verdict=Lifecycle.SERVING, witnesses_of=1, witnesses=("b", "a", "b")
-    )
-    assert normal(odd) == SessionRecord(signed=owner.signed, witnesses_of=1, witnesses=("a", "b"))
-    assert normal(owner.record) is not None
+    odd = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "b", "a", "b"))
+    assert normal(odd) == SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "a", "b"))
     plain = owner.record
     assert normal(plain) is plain
 
 
 def test_suspicion_ends_with_the_next_incarnation(owner: Owner) -> None:
     """A suspected session takes no requests until its owner has spoken again."""
-    suspected = SessionRecord(signed=owner.signed, suspected=1)
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r"))
     assert is_suspected(suspected)
     assert not is_routable(suspected)
     owner.say()
@@ -131,7 +132,9 @@ def test_only_a_serving_session_is_routable(owner: Owner) -> None:
     for lifecycle in Lifecycle:
         owner.say(lifecycle)
         assert is_routable(owner.record) is (lifecycle is Lifecycle.SERVING)
-    evicted = SessionRecord(signed=owner.say(Lifecycle.SERVING), verdict=Lifecycle.LEFT)
+    serving = Owner(FakeIdentity(random.Random(2)))
+    ending = said(serving.claim, "r", ended_at_ms=7)
+    evicted = SessionRecord(signed=serving.signed, ending=ending)
     assert not is_routable(evicted)
 
 
@@ -154,3 +157,49 @@ def test_a_bottomless_claim_is_none() -> None:
     with pytest.raises(WireError):
         records.read_claim(body)
     assert len(body) < records.CLAIM_BYTES_MAX
+
+
+def test_a_quorum_is_what_one_of_its_witnesses_asks_for(owner: Owner) -> None:
+    """So many registries, at so many sites: each knows best who else is there to be asked."""
+
+    def suspected(*statements: Statement) -> bool:
+        return is_suspected(SessionRecord(signed=owner.signed, witnesses=statements))
+
+    meant = owner.claim.lifecycle, owner.claim.incarnation
+    here, near, far = (
+        keys.seal(name, site=site).state(owner.claim.session, meant, quorum=2, sites=2)
+        for name, site in (("r1", "a"), ("r2", "a"), ("r3", "b"))
+    )
+    assert not suspected(here)
+    assert not suspected(here, near)
+    assert suspected(here, near, far)
+    assert suspected(near, far)
+    alone = keys.seal("r1").state(owner.claim.session, meant, quorum=1, sites=1)
+    assert suspected(alone)
+
+
+def test_what_one_registry_alone_has_ended_its_owner_takes_back(owner: Owner) -> None:
+    """It may lie, or have been cut off; what two of them ended has left for good."""
+    lone = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r1", ended_at_ms=7))
+    both = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r1", "r2", ended_at_ms=7))
+    assert lifecycle_of(lone) is lifecycle_of(both) is Lifecycle.LEFT
+    owner.say()
+    assert merge(lone, owner.record) == owner.record
+    assert lifecycle_of(merge(both, owner.record)) is Lifecycle.LEFT
+
+
+def test_a_denial_of_the_long_forgotten_is_for_good(owner: Owner) -> None:
+    """Nobody could ever take such a session in again."""
+    meant = Lifecycle.LEFT, 1
+    denied = keys.seal("r1").state(owner.claim.session, meant, quorum=1, sites=1, ended_at_ms=7)
+    held = SessionRecord(signed=owner.signed, ending=(denied,))
+    owner.say()
+    assert lifecycle_of(merge(held, owner.record)) is Lifecycle.LEFT
+
+
+def test_the_better_supported_ending_is_kept(owner: Owner) -> None:
+    """Whoever has heard only the other one comes to the same."""
+    one = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r9", ended_at_ms=9))
+    two = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r1", "r2", ended_at_ms=7))
+    assert merge(one, two) == merge(two, one) == two
+    assert ended_at_ms(two) == BORN_AT_MS

@@ -12,20 +12,17 @@ from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
+    Statement,
+    Warrant,
     lifecycle_of,
 )
-from opentela.core.session_map import (
-    SKEW_MS,
-    TOMBSTONES_FACTOR,
-    WITNESSES_MAX,
-    Applied,
-    Reason,
-    SessionMap,
-    record_bytes,
-)
+from opentela.core.refusal import SKEW_MS, WITNESSES_MAX, Reason
+from opentela.core.session_map import TOMBSTONES_FACTOR, Applied, SessionMap, record_bytes
 from opentela.core.story import STORY_LINES_MAX, described
+from opentela.core.warrant import Authority
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim import keys
+from opentela.testing.sim.keys import FakeIdentity, said, vouch
 from opentela.wire.subjects import SessionPath
 
 WALL = BORN_AT_MS / 1000
@@ -77,11 +74,12 @@ def test_what_is_known_changes_nothing_and_verifies_nothing(owner: Owner) -> Non
     """A claim that is heard again and again costs no signature."""
     verified: list[str] = []
 
-    def counting(claim: Claim, signed: SignedClaim) -> str:
-        verified.append(claim.key)
-        return vouch()(claim, signed)
+    class Counting(Authority):
+        def __call__(self, claim: Claim, signed: SignedClaim) -> str:
+            verified.append(claim.key)
+            return super().__call__(claim, signed)
 
-    held = SessionMap(counting)
+    held = SessionMap(Counting((keys.ISSUER.key,), keys.verify))
     for _ in range(3):
         admit(held, owner)
         apply(held, owner.record)
@@ -152,7 +150,7 @@ def test_rubbish_is_malformed_and_keeps_no_good_record_out(held: SessionMap) -> 
     first, second = owners(2)
     bad = SessionRecord(signed=SignedClaim(body=b"\xc1", signature=b""))
     many = msgspec.structs.replace(
-        second.record, witnesses_of=1, witnesses=tuple(map(str, range(WITNESSES_MAX + 1)))
+        second.record, witnesses=said(second.claim, *map(str, range(WITNESSES_MAX + 1)))
     )
     applied = apply(held, bad, many, first.record)
     assert reasons(applied) == [Reason.MALFORMED, Reason.MALFORMED]
@@ -309,13 +307,18 @@ def test_a_page_is_bounded_in_bytes_but_never_empty(held: SessionMap) -> None:
 
 def test_record_bytes_is_an_upper_bound(owner: Owner) -> None:
     """A message that should fit does fit."""
+    longest = Statement(
+        registry="r" * 63,
+        key="U" * 56,
+        warrant=Warrant(site="s" * 63, signature=b"x" * 64),
+        incarnation=2**40,
+        ended_at_ms=2**47,
+        signature=b"x" * 64,
+    )
     record = msgspec.structs.replace(
         owner.record,
-        verdict=Lifecycle.LEFT,
-        ended_at_ms=2**47,
-        suspected=2**31,
-        witnesses_of=2**31,
-        witnesses=("registry-of-a-long-name",) * WITNESSES_MAX,
+        witnesses=(longest,) * WITNESSES_MAX,
+        ending=(longest,) * WITNESSES_MAX,
     )
     assert len(msgspec.msgpack.encode(record)) <= record_bytes(record)
 
@@ -324,7 +327,7 @@ def test_a_story_tells_how_a_record_came_to_be(held: SessionMap, owner: Owner) -
     """Bounded, the latest lines, and readable on one line."""
     admit(held, owner)
     witnessed = msgspec.structs.replace(
-        owner.record, suspected=1, witnesses_of=1, witnesses=("r1", "r2")
+        owner.record, witnesses=said(owner.claim, "r1", "r2", quorum=2)
     )
     apply(held, witnessed)
     text = described(held.story(owner.claim.session))

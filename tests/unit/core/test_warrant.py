@@ -6,8 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from opentela.core import warrant as warrants
-from opentela.core.record import CLAIM_ENCODER, Claim, SignedClaim, Warrant
-from opentela.core.session_map import Reason, SessionMap
+from opentela.core.record import (
+    CLAIM_ENCODER,
+    Claim,
+    Lifecycle,
+    SessionRecord,
+    SignedClaim,
+    Warrant,
+)
+from opentela.core.refusal import Reason
+from opentela.core.session_map import SessionMap
 from opentela.core.warrant import Authority
 from opentela.testing.owner import BORN_AT_MS, Owner
 from opentela.testing.sim import keys
@@ -137,3 +145,55 @@ def test_an_unwarranted_record_is_refused_at_both_doors_and_counted(signer: Fake
         assert [rejection.reason for rejection in applied.rejected] == [Reason.FORGED]
     assert held.rejections == {Reason.FORGED: 3}
     assert not held.records
+
+
+def test_a_registrys_statement_is_believed(signer: FakeIdentity) -> None:
+    """Whoever passes it on."""
+    owner = Owner(signer)
+    (statement,) = keys.said(owner.claim, "r1")
+    assert vouch().statement(owner.claim.session, statement) == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"registry": "r2"},
+        {"incarnation": 2},
+        {"lifecycle": Lifecycle.LEFT},
+        {"quorum": 2},
+        {"sites": 2},
+        {"ended_at_ms": 9},
+        {"warrant": Warrant()},
+        {"signature": b"x"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_no_part_of_a_statement_can_be_altered(
+    signer: FakeIdentity, changes: dict[str, object]
+) -> None:
+    """Nor can it be turned against another session."""
+    owner = Owner(signer)
+    (statement,) = keys.said(owner.claim, "r1")
+    assert vouch().statement(owner.claim.session, replace(statement, **changes))
+    assert vouch().statement(Owner(FakeIdentity(random.Random(9))).claim.session, statement)
+
+
+def test_a_provider_is_no_registry(signer: FakeIdentity) -> None:
+    """A warrant of the one is none of the other, though both are of the mesh."""
+    owner = Owner(signer)
+    seal = warrants.Seal(owner.claim.provider, signer, owner.claim.warrant)
+    statement = seal.state(owner.claim.session, (Lifecycle.SERVING, 1), quorum=1, sites=1)
+    assert "nobody whom this mesh trusts" in vouch().statement(owner.claim.session, statement)
+
+
+def test_a_map_drops_what_no_registry_said_and_keeps_the_claim(signer: FakeIdentity) -> None:
+    """A liar on the way costs nobody the owner's word, nor the true statements beside its own."""
+    owner = Owner(signer)
+    (true,) = keys.said(owner.claim, "r1", quorum=2)
+    forged = replace(true, registry="r2")
+    held = SessionMap(vouch())
+    record = SessionRecord(signed=owner.signed, witnesses=(true, forged), ending=(forged,))
+    record = replace(record, ending=(replace(forged, ended_at_ms=9),))
+    applied = held.apply([record], wall=BORN_AT_S, source="registry r3")
+    assert {rejection.reason for rejection in applied.rejected} == {Reason.FORGED}
+    assert held.get(owner.claim.session) == SessionRecord(signed=owner.signed, witnesses=(true,))

@@ -11,6 +11,7 @@ from opentela.core.record import (
     SessionRecord,
     SignedClaim,
 )
+from opentela.testing.sim.keys import said
 
 BORN_MS = 1_800_000_000_000
 
@@ -47,4 +48,6 @@ def record(
         ),
     )
     signed = SignedClaim(body=CLAIM_ENCODER.encode(claim), signature=b"")
-    return SessionRecord(signed=signed, suspected=suspected)
+    return SessionRecord(
+        signed=signed, witnesses=said(claim, "r1", incarnation=suspected) if suspected else ()
+    )

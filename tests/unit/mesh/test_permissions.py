@@ -19,17 +19,17 @@ EXPECTED = {
     "router": (
         ROUTER,
         "snapshot relay data.> usage",
-        "delta.> verdict.> inbox.edge.> events.> reply.edge.>",
+        "delta.> verdict.> registries inbox.edge.> events.> reply.edge.>",
     ),
     "placer": (
         Member(role=Role.PLACER, name="pl"),
         "snapshot relay command.>",
-        "delta.> verdict.> inbox.pl.> events.> reply.pl.>",
+        "delta.> verdict.> registries inbox.pl.> events.> reply.pl.>",
     ),
     "tool": (
         Member(role=Role.TOOL, name="t"),
         "snapshot",
-        "delta.> verdict.> inbox.t.> events.>",
+        "delta.> verdict.> registries inbox.t.> events.>",
     ),
     "provider": (
         PROVIDER,

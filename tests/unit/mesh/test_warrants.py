@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from opentela.core.errors import CredentialError
+from opentela.core.errors import ConfigError, CredentialError
 from opentela.core.record import Warrant
 from opentela.mesh import access as accesses
 from opentela.mesh import setup, warrants
@@ -95,3 +95,34 @@ def test_a_warrant_is_small(mesh: MeshLayout) -> None:
     text = warrants.written(warrants.of(access))
     assert warrants.of(access) != Warrant()
     assert len(text) < len(access.jwt) / 8
+
+
+def test_what_a_registry_says_is_believed_by_whoever_was_let_in(
+    mesh: MeshLayout, tmp_path: Path
+) -> None:
+    """By its access file alone; of another mesh's registry nothing is."""
+    path = tmp_path / "registry.toml"
+    accesses.write(path, setup.role_access(mesh, role="registry", name="r1", site="a", now=NOW))
+    seal = warrants.seal(accesses.read(path))
+    assert (seal.name, seal.site) == ("r1", "a")
+    owner = claims(setup.invite(mesh, provider="p", now=NOW))
+    meant = owner.claim.lifecycle, owner.claim.incarnation
+    statement = seal.state(owner.claim.session, meant, quorum=1, sites=1)
+    router = setup.role_access(mesh, role="router", name="router1", now=NOW)
+    assert warrants.authority(router).statement(owner.claim.session, statement) == ""
+    other = setup.role_access(new_mesh(tmp_path / "other"), role="registry", name="r1", now=NOW)
+    lie = warrants.seal(other).state(owner.claim.session, meant, quorum=1, sites=1)
+    assert warrants.authority(router).statement(owner.claim.session, lie)
+
+
+def test_a_registry_without_a_warrant_is_told_what_to_do(mesh: MeshLayout) -> None:
+    """Its access file is of a version in which registries did not sign."""
+    access = replace(setup.role_access(mesh, role="registry", name="r1", now=NOW), warrant="")
+    with pytest.raises(CredentialError, match="registry r1 holds no warrant"):
+        warrants.seal(access)
+
+
+def test_only_a_registry_is_at_a_site(mesh: MeshLayout) -> None:
+    """Of the others nobody asks where they are."""
+    with pytest.raises(ConfigError, match="a router has no site"):
+        setup.role_access(mesh, role="router", name="router1", site="a", now=NOW)

@@ -8,7 +8,7 @@ from opentela.registry import messages as m
 from opentela.registry.config import PeersConfig, RegistryConfig, RestraintConfig, RetentionConfig
 from opentela.registry.machine import RegistryMachine
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, seal, vouch
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 WALL = BORN_AT_MS / 1000
@@ -39,7 +39,7 @@ class Driven:
     """A machine whose clocks agree, driven by hand."""
 
     def __init__(self, config: RegistryConfig = CONFIG, name: str = "r1") -> None:
-        self.machine = RegistryMachine(name=name, verify=vouch(), rng=Evenly(), config=config)
+        self.machine = RegistryMachine(seal=seal(name), verify=vouch(), rng=Evenly(), config=config)
 
     def step(self, now: float, event: m.Event) -> list[m.Action]:
         return self.machine.step(now, WALL + now, event)

@@ -15,7 +15,7 @@ from opentela.registry.messages import (
 from opentela.registry.peers import Peers
 from opentela.registry.sessions import Moment, Sessions
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, seal, vouch
 from opentela.wire.control import Beat, Probe, Verdict
 
 CONFIG = RegistryConfig(
@@ -36,7 +36,7 @@ class Registry:
 
     def __init__(self, config: RegistryConfig = CONFIG) -> None:
         self.peers = Peers(config.peers)
-        self.sessions = Sessions(name="r1", verify=vouch(), config=config, peers=self.peers)
+        self.sessions = Sessions(seal=seal("r1"), verify=vouch(), config=config, peers=self.peers)
         self.sessions.is_settled = True
 
     def join(self, owner: Owner, now: float = 0.0) -> list[Action]:

@@ -8,7 +8,7 @@ from opentela.core.record import Lifecycle, ModelOffer, Offer, SessionRecord
 from opentela.core.session_map import Change
 from opentela.registry.events import events_of
 from opentela.testing.owner import Owner
-from opentela.testing.sim.keys import FakeIdentity
+from opentela.testing.sim.keys import FakeIdentity, said
 from opentela.wire.events import LifecycleEvent
 
 WALL = 1_800_000_000.25
@@ -68,23 +68,18 @@ def test_another_offer_is_a_change(owner: Owner) -> None:
 def test_suspicion_and_its_refutation_are_told(owner: Owner) -> None:
     """With who could not reach it."""
     before = owner.record
-    suspected = SessionRecord(
-        signed=owner.signed, suspected=1, witnesses_of=1, witnesses=("r1", "r2")
-    )
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r1", "r2"))
     (event,) = events_of(Change(before, suspected), registry="r", wall=WALL)
     assert (event.kind, event.reason) == ("SUSPECTED", "no path from r1, r2")
-    bare = SessionRecord(signed=owner.signed, suspected=1)
-    assert events_of(Change(before, bare), registry="r", wall=WALL)[0].reason == ""
+    assert kinds(None, suspected) == ["SERVING", "SUSPECTED"]
     owner.say()
-    refuted = SessionRecord(signed=owner.signed, suspected=1)
-    assert kinds(suspected, refuted) == ["TRUSTED"]
-    assert kinds(None, bare) == ["SERVING", "SUSPECTED"]
+    assert kinds(suspected, owner.record) == ["TRUSTED"]
 
 
 def test_an_eviction_is_told_as_such(owner: Owner) -> None:
     """Nobody suspects or trusts what has ended."""
-    suspected = SessionRecord(signed=owner.signed, suspected=1)
-    evicted = SessionRecord(signed=owner.signed, suspected=1, verdict=Lifecycle.LEFT)
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r1"))
+    evicted = SessionRecord(signed=owner.signed, ending=said(owner.claim, "r1", ended_at_ms=9))
     (event,) = events_of(Change(suspected, evicted), registry="r", wall=WALL)
     assert event.kind == "LEFT"
     assert event.reason.startswith("evicted")

@@ -33,7 +33,7 @@ NAME, INSTANCE = "registry1", "0123"
 OWNER = Owner(FakeIdentity(random.Random(1)))
 PATH = OWNER.path
 DIGEST = exchange.opening(SessionMap(vouch()), "registry1")
-VERDICT = Verdict(registry=NAME, session=PATH.session, suspected=1)
+VERDICT = Verdict(registry=NAME, session=PATH.session)
 EVENT = LifecycleEvent(
     id="x.1.LEFT",
     kind="LEFT",

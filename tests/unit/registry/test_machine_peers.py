@@ -5,9 +5,10 @@ from tests.unit.registry.driven import OWN_CUT_MS, Driven, crowd, nobody_answers
 
 from opentela.core.digest import FANOUT
 from opentela.core.ids import ProviderId
-from opentela.core.record import Lifecycle, SessionRecord
+from opentela.core.record import Lifecycle, SessionRecord, is_final
 from opentela.registry import messages as m
 from opentela.testing.owner import BORN_AT_MS, Owner
+from opentela.testing.sim.keys import said
 from opentela.view import exchange
 from opentela.wire.control import (
     DigestAsk,
@@ -60,8 +61,7 @@ def test_another_registrys_verdict_counts(registry: Driven, owner: Owner) -> Non
     verdict = Verdict(
         registry="r2",
         session=owner.claim.session,
-        verdict=Lifecycle.LEFT,
-        ended_at_ms=BORN_AT_MS + 1,
+        ending=said(owner.claim, "r2", "r3", ended_at_ms=BORN_AT_MS + 1),
     )
     actions = registry.step(3.3, m.VerdictHeard(path=owner.path, verdict=verdict))
     assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["LEFT"]
@@ -144,7 +144,7 @@ def test_tombstones_are_dropped_after_a_day_and_do_not_come_back(owner: Owner) -
     replay = Records(sender="r2", records=(alive,))
     (denial,) = registry.step(late + 61, m.GossipHeard(message=replay))
     assert isinstance(denial, m.PublishVerdict)
-    assert denial.verdict.verdict is Lifecycle.LEFT
+    assert is_final(denial.verdict.ending)
     assert len(registry.machine.held) == 0
 
 

@@ -5,7 +5,7 @@ import random
 from opentela.core.record import Lifecycle, SessionRecord
 from opentela.registry.models import routable_sessions
 from opentela.testing.owner import Owner
-from opentela.testing.sim.keys import FakeIdentity
+from opentela.testing.sim.keys import FakeIdentity, said
 
 
 def owner(number: int, *models: str, lifecycle: Lifecycle = Lifecycle.SERVING) -> Owner:
@@ -28,7 +28,7 @@ def test_a_model_without_a_routable_session_counts_none() -> None:
     """Suspected, draining or down: it is offered, and nobody answers."""
     ghost = owner(1, "ghost")
     records = [
-        SessionRecord(signed=ghost.signed, suspected=ghost.claim.incarnation),
+        SessionRecord(signed=ghost.signed, witnesses=said(ghost.claim, "r")),
         owner(2, "draining", lifecycle=Lifecycle.DRAINING).record,
         owner(3, "down", lifecycle=Lifecycle.DOWN).record,
     ]

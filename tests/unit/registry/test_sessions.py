@@ -8,7 +8,7 @@ from opentela.core.record import (
     Lifecycle,
     SignedClaim,
 )
-from opentela.core.session_map import Reason
+from opentela.core.refusal import Reason
 from opentela.registry import sessions as sessions_module
 from opentela.registry.messages import (
     Refused,

@@ -3,12 +3,24 @@
 from tests.unit.registry.one import Registry, at, crowd, probes, told, verdicts
 
 from opentela.core.ids import ProviderId
-from opentela.core.record import (
-    Lifecycle,
-    is_suspected,
-)
+from opentela.core.record import Lifecycle, ended_at_ms, is_suspected, lifecycle_of, names_of
+from opentela.core.refusal import Reason
+from opentela.registry.messages import Refused
 from opentela.testing.owner import BORN_AT_MS, Owner
+from opentela.testing.sim.keys import said
 from opentela.wire.control import Probe, Verdict
+
+
+def seen_by(owner: Owner, *registries: str, quorum: int = 2, sites: int = 1) -> Verdict:
+    """Return a verdict: these cannot reach it."""
+    witnesses = said(owner.claim, *registries, quorum=quorum, sites=sites)
+    return Verdict(registry=registries[0], session=owner.claim.session, witnesses=witnesses)
+
+
+def ended_by(owner: Owner, *registries: str) -> Verdict:
+    """Return a verdict: these say that it has left."""
+    ending = said(owner.claim, *registries, ended_at_ms=BORN_AT_MS + 9)
+    return Verdict(registry=registries[0], session=owner.claim.session, ending=ending)
 
 
 def test_a_late_session_that_nobody_answers_for_is_suspected(
@@ -19,7 +31,7 @@ def test_a_late_session_that_nobody_answers_for_is_suspected(
     actions = registry.fail(owner, 1.5)
     assert told(actions) == ["SUSPECTED"]
     (verdict,) = verdicts(actions)
-    assert (verdict.suspected, verdict.witnesses) == (1, ("r1",))
+    assert verdict.witnesses == said(owner.claim, "r1")
     assert is_suspected(registry.record(owner))
 
 
@@ -60,26 +72,23 @@ def test_with_a_peer_one_witness_is_not_enough(registry: Registry, owner: Owner)
     registry.join(owner)
     actions = registry.fail(owner, 1.5)
     assert told(actions) == []
-    assert [v.suspected for v in verdicts(actions)] == [0]
-    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
-    actions = registry.sessions.judged(at(1.6), owner.path, theirs)
+    assert not is_suspected(registry.record(owner))
+    actions = registry.sessions.judged(at(1.6), owner.path, seen_by(owner, "r2"))
     assert told(actions) == ["SUSPECTED"]
-    (verdict,) = verdicts(actions)
-    assert verdict.witnesses == ("r1", "r2")
+    assert names_of(registry.record(owner).witnesses) == ("r1", "r2")
 
 
 def test_a_witness_elsewhere_makes_it_look_itself(registry: Registry, owner: Owner) -> None:
     """Before the next beat is late."""
     registry.peers.heard("r2", 0.0)
     registry.join(owner)
-    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
-    assert registry.sessions.judged(at(0.5), owner.path, theirs) == []
+    assert registry.sessions.judged(at(0.5), owner.path, seen_by(owner, "r2")) == []
     assert len(probes(registry.sessions.detect(at(0.5)))) == 1
 
 
 def test_a_verdict_on_an_unknown_session_is_nothing(registry: Registry, owner: Owner) -> None:
     """Repair brings its record."""
-    verdict = Verdict(registry="r2", session=owner.claim.session, verdict=Lifecycle.LEFT)
+    verdict = ended_by(owner, "r2", "r3")
     assert registry.sessions.judged(at(0.0), owner.path, verdict) == []
 
 
@@ -100,7 +109,7 @@ def test_a_session_is_evicted_after_grace(registry: Registry, owner: Owner) -> N
     actions = registry.sessions.conclude(at(46.5))
     assert told(actions) == ["LEFT"]
     (verdict,) = verdicts(actions)
-    assert (verdict.verdict, verdict.ended_at_ms) == (Lifecycle.LEFT, BORN_AT_MS + 46_500)
+    assert verdict.ending == said(owner.claim, "r1", ended_at_ms=BORN_AT_MS + 46_500)
     assert registry.sessions.held.living == {}
     assert registry.sessions.conclude(at(99.0)) == []
 
@@ -133,8 +142,7 @@ def test_a_majority_evicts_nobody_while_a_peer_is_away(registry: Registry, owner
     registry.fail(owner, 6.0)
     for second in range(7, 60):
         registry.peers.heard("r2", float(second))
-    theirs = Verdict(registry="r2", session=owner.claim.session, witnesses_of=1, witnesses=("r2",))
-    registry.sessions.judged(at(59.0), owner.path, theirs)
+    registry.sessions.judged(at(59.0), owner.path, seen_by(owner, "r2"))
     assert is_suspected(registry.record(owner))
     assert told(registry.sessions.conclude(at(59.0))) == []
     registry.peers.heard("r3", 59.5)
@@ -166,7 +174,7 @@ def test_what_is_down_leaves_after_grace(registry: Registry, owner: Owner) -> No
     assert registry.sessions.conclude(at(45.9)) == []
     actions = registry.sessions.conclude(at(46.0))
     assert told(actions) == ["LEFT"]
-    assert verdicts(actions)[0].ended_at_ms == 0
+    assert ended_at_ms(registry.record(owner)) == BORN_AT_MS + 5
 
 
 def test_a_graceful_leave_needs_nobody(registry: Registry, owner: Owner) -> None:
@@ -176,3 +184,62 @@ def test_a_graceful_leave_needs_nobody(registry: Registry, owner: Owner) -> None
     assert told(registry.join(owner, 1.0)) == ["LEFT"]
     assert registry.sessions.held.living == {}
     assert registry.sessions.conclude(at(99.0)) == []
+
+
+def test_a_lying_registry_alone_ends_nobody(registry: Registry, owner: Owner) -> None:
+    """What is heard here goes on; the lie is refused, counted, and looked into."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    actions = registry.sessions.judged(at(0.5), owner.path, ended_by(owner, "r2"))
+    (refused,) = (action for action in actions if isinstance(action, Refused))
+    assert [one.reason for one in refused.rejected] == [Reason.UNSUPPORTED]
+    assert registry.record(owner) == owner.record
+    assert registry.sessions.held.rejections == {Reason.UNSUPPORTED: 1}
+    assert len(probes(registry.sessions.detect(at(0.5)))) == 1
+    suspected = seen_by(owner, "r2", quorum=1)
+    registry.sessions.judged(at(0.6), owner.path, suspected)
+    assert not is_suspected(registry.record(owner))
+
+
+def test_what_a_peer_ended_and_nobody_here_can_reach_has_left(
+    registry: Registry, owner: Owner
+) -> None:
+    """Two have then failed to reach it."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    actions = registry.sessions.judged(at(2.0), owner.path, ended_by(owner, "r2"))
+    assert told(actions) == ["LEFT"]
+
+
+def test_what_two_registries_ended_has_left(registry: Registry, owner: Owner) -> None:
+    """Also against what is heard here: the two may know better, and all must agree."""
+    registry.peers.heard("r2", 0.0)
+    registry.join(owner)
+    actions = registry.sessions.judged(at(0.5), owner.path, ended_by(owner, "r2", "r3"))
+    assert told(actions) == ["LEFT"]
+
+
+def test_who_was_ended_by_this_registry_alone_comes_back(registry: Registry, owner: Owner) -> None:
+    """With its owner's next word, under the same id; and is watched again."""
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    assert told(registry.sessions.conclude(at(46.5))) == ["LEFT"]
+    owner.say()
+    assert told(registry.join(owner, 50.0)) == ["SERVING", "TRUSTED"]
+    assert lifecycle_of(registry.record(owner)) is Lifecycle.SERVING
+    assert registry.sessions.detector.is_watched(owner.claim.session)
+    registry.sessions.held.validate()
+
+
+def test_registries_of_one_site_do_not_suspect_alone(registry: Registry, owner: Owner) -> None:
+    """While one of another site is there, it must fail, too: theirs is one link."""
+    registry.peers.heard("r2", 0.0, site="")
+    registry.peers.heard("r3", 0.0, site="elsewhere")
+    registry.join(owner)
+    registry.fail(owner, 1.5)
+    registry.sessions.judged(at(1.6), owner.path, seen_by(owner, "r2", sites=2))
+    assert not is_suspected(registry.record(owner))
+    assert [one.sites for one in registry.record(owner).witnesses if one.registry == "r1"] == [2]
+    registry.peers.heard("r2", 4.9)
+    assert told(registry.sessions.conclude(at(5.1))) == ["SUSPECTED"]

@@ -1,5 +1,6 @@
 """What others say of sessions: other registries, views, the dead that go on."""
 
+from msgspec.structs import replace
 from tests.unit.registry.one import Registry, at, crowd, probes, told, verdicts
 
 from opentela.core.ids import SessionId
@@ -7,13 +8,18 @@ from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
+    is_final,
     is_suspected,
     lifecycle_of,
+    names_of,
 )
+from opentela.core.refusal import Reason
+from opentela.registry import judgement
 from opentela.registry.messages import (
     Refused,
 )
 from opentela.testing.owner import BORN_AT_MS, Owner
+from opentela.testing.sim.keys import said, seal
 from opentela.wire.control import Probe, Verdict
 
 
@@ -25,7 +31,7 @@ def test_a_session_that_has_left_and_still_beats_is_told_so(
     registry.fail(owner, 1.5)
     registry.sessions.conclude(at(46.5))
     (verdict,) = verdicts(registry.beat(owner, 50.0))
-    assert verdict.verdict is Lifecycle.LEFT
+    assert names_of(verdict.ending) == ("r1",)
     assert registry.beat(owner, 50.5) == []
 
 
@@ -36,7 +42,7 @@ def test_a_forgotten_session_that_is_still_believed_in_is_denied(
     registry.sessions.held.adopt_horizon(cut_ms=0, horizon_ms=BORN_AT_MS)
     actions = registry.sessions.merged(at(1.0), [owner.record], "registry r2")
     (verdict,) = verdicts(actions)
-    assert (verdict.verdict, verdict.registry) == (Lifecycle.LEFT, "r1")
+    assert (names_of(verdict.ending), is_final(verdict.ending)) == (("r1",), True)
     assert registry.sessions.held.records == {}
     owner.say(Lifecycle.LEFT)
     assert registry.sessions.merged(at(9.0), [owner.record], "registry r2") == []
@@ -47,7 +53,7 @@ def test_a_suspicion_from_elsewhere_waits_until_a_heard_session_has_refuted_it(
 ) -> None:
     """When two halves of a mesh meet again, nobody stops using what works."""
     registry.join(owner)
-    suspected = SessionRecord(signed=owner.signed, suspected=1, witnesses_of=1, witnesses=("r2",))
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r2"))
     actions = registry.sessions.merged(at(1.0), [suspected], "registry r2")
     assert probes(actions) == [Probe(sequence=0, suspected=1)]
     assert not is_suspected(registry.record(owner))
@@ -55,23 +61,23 @@ def test_a_suspicion_from_elsewhere_waits_until_a_heard_session_has_refuted_it(
     registry.join(owner, 1.1)
     assert registry.sessions.merged(at(1.2), [suspected], "registry r2") == []
     assert not is_suspected(registry.record(owner))
-    assert registry.record(owner).suspected == 0
+    assert registry.record(owner).witnesses == ()
 
 
 def test_a_suspicion_of_an_unheard_session_is_believed(registry: Registry, owner: Owner) -> None:
     """Also of one that was not known at all."""
     registry.join(owner)
-    suspected = SessionRecord(signed=owner.signed, suspected=1)
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r2"))
     assert told(registry.sessions.merged(at(2.0), [suspected], "registry r2")) == ["SUSPECTED"]
     stranger = crowd(2)[1]
-    both = SessionRecord(signed=stranger.signed, suspected=1)
+    both = SessionRecord(signed=stranger.signed, witnesses=said(stranger.claim, "r2"))
     actions = registry.sessions.merged(at(2.0), [both], "registry r2")
     assert told(actions) == ["SERVING", "SUSPECTED"]
 
 
 def test_rubbish_from_a_peer_is_refused(registry: Registry) -> None:
     """Without harm to anything else."""
-    rubbish = SessionRecord(signed=SignedClaim(body=b"\xc1", signature=b""), suspected=1)
+    rubbish = SessionRecord(signed=SignedClaim(body=b"\xc1", signature=b""))
     (refused,) = registry.sessions.merged(at(0.0), [rubbish], "registry r2")
     assert isinstance(refused, Refused)
 
@@ -99,7 +105,7 @@ def test_another_registrys_word_that_an_owner_spoke_is_a_sign_of_life(
 def test_a_session_of_the_dead_is_not_weighed(registry: Registry, owner: Owner) -> None:
     """Words on a session that this registry can reach change nothing of its own."""
     registry.join(owner)
-    verdict = Verdict(registry="r2", session=SessionId(owner.claim.session), suspected=0)
+    verdict = Verdict(registry="r2", session=SessionId(owner.claim.session))
     assert registry.sessions.judged(at(0.1), owner.path, verdict) == []
 
 
@@ -107,7 +113,11 @@ def test_a_claim_that_only_a_view_remembers_is_looked_for_anew(
     registry: Registry, owner: Owner
 ) -> None:
     """Of what a view says, only the owner's signature counts: not that it is suspected."""
-    suspected = SessionRecord(signed=owner.signed, suspected=9, verdict=Lifecycle.LEFT)
+    suspected = SessionRecord(
+        signed=owner.signed,
+        witnesses=said(owner.claim, "r2", incarnation=9),
+        ending=said(owner.claim, "r2", ended_at_ms=9),
+    )
     actions = registry.sessions.relayed(at(1.0), [suspected], "view router")
     assert told(actions) == ["SERVING"]
     assert registry.record(owner) == owner.record
@@ -122,7 +132,7 @@ def test_a_suspicion_that_only_a_view_still_holds_is_refuted(
 ) -> None:
     """The registry that raised it died; else that view would never route to the session again."""
     registry.join(owner)
-    suspected = SessionRecord(signed=owner.signed, suspected=1, witnesses_of=1, witnesses=("r9",))
+    suspected = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r9"))
     actions = registry.sessions.relayed(at(1.0), [suspected], "view router")
     assert probes(actions) == [Probe(sequence=0, suspected=1)]
     assert registry.record(owner) == owner.record
@@ -135,5 +145,31 @@ def test_a_suspicion_beyond_what_was_claimed_is_not_passed_on(
 ) -> None:
     """Nobody can make an owner count up but by one."""
     registry.join(owner)
-    lie = SessionRecord(signed=owner.signed, suspected=1 << 62)
+    lie = SessionRecord(signed=owner.signed, witnesses=said(owner.claim, "r9", incarnation=1 << 62))
     assert registry.sessions.relayed(at(1.0), [lie], "view router") == []
+
+
+def test_a_peers_denial_of_a_forgotten_session_is_seconded(
+    registry: Registry, owner: Owner
+) -> None:
+    """Views of several registries do not believe one; what is remembered is not denied."""
+    denial = judgement.denial(owner.record, seal("r2"), judgement.Bar(2, 1), ended_at_ms=9)
+    verdict = judgement.verdict_on(denial, registry="r2")
+    assert registry.sessions.judged(at(1.0), owner.path, verdict) == []
+    registry.sessions.held.adopt_horizon(cut_ms=0, horizon_ms=BORN_AT_MS)
+    (seconded,) = verdicts(registry.sessions.judged(at(2.0), owner.path, verdict))
+    assert names_of(seconded.ending) == ("r2", "r1")
+    assert registry.sessions.judged(at(9.0), owner.path, seconded) == []
+
+
+def test_what_a_peer_forges_is_refused_and_its_claim_taken(
+    registry: Registry, owner: Owner
+) -> None:
+    """It speaks for itself alone, whatever names it writes."""
+    (true,) = said(owner.claim, "r3")
+    forged = replace(true, registry="r2")
+    record = SessionRecord(signed=owner.signed, witnesses=(forged,))
+    actions = registry.sessions.merged(at(1.0), [record], "registry r3")
+    (refused,) = (action for action in actions if isinstance(action, Refused))
+    assert [one.reason for one in refused.rejected] == [Reason.FORGED]
+    assert registry.record(owner) == owner.record

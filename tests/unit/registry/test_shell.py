@@ -14,7 +14,7 @@ from opentela.telemetry import metrics
 from opentela.testing.fake_session import FakeSession
 from opentela.testing.memory_bus import MemoryMesh
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, seal, vouch
 from opentela.testing.virtual_loop import elapse, virtual_time
 from opentela.view.shell import View
 from opentela.wire import control, events, subjects
@@ -45,7 +45,7 @@ class Mesh:
     ) -> AsyncIterator[RegistryShell]:
         async with RegistryShell.open(
             self.memory.bus(name),
-            name=name,
+            seal=seal(name),
             verify=vouch(),
             config=config,
             on_ready=lambda flag, reason: self.ready.append((flag, reason)),
@@ -271,7 +271,7 @@ def test_without_a_connection_nobody_is_suspected() -> None:
             registry.mesh_changed(connected=True)
             await elapse(1.0)
             assert mesh.ready[-2:] == [(False, "the mesh does not answer"), (True, "")]
-            assert registry.held.records[session.owner.claim.session].suspected == 0
+            assert registry.held.records[session.owner.claim.session].witnesses == ()
 
     run(test)
 

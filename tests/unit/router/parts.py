@@ -12,8 +12,10 @@ from opentela.core.record import (
     Offer,
     SessionRecord,
     SignedClaim,
+    normal,
 )
 from opentela.router.directory import Candidate
+from opentela.testing.sim.keys import said
 from opentela.wire.subjects import SessionPath
 
 NEVER = float("inf")
@@ -86,7 +88,8 @@ def record(
         offer=Offer(models=tuple(models), walltime_ends_at=walltime_ends_at),
     )
     signed = SignedClaim(body=CLAIM_ENCODER.encode(claim), signature=b"")
-    return SessionRecord(signed=signed, suspected=suspected)
+    witnesses = said(claim, "r1", incarnation=suspected) if suspected else ()
+    return normal(SessionRecord(signed=signed, witnesses=witnesses))
 
 
 def session_of(number: int) -> SessionId:

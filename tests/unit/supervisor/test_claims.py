@@ -7,6 +7,7 @@ from opentela.core import ids, record
 from opentela.core.ids import NodeId, ProviderId, SiteId
 from opentela.core.record import Lifecycle, ModelOffer, Offer
 from opentela.supervisor.claims import OwnSession, Place
+from opentela.testing.sim.keys import said
 from opentela.wire.control import Verdict
 
 PLACE = Place(ProviderId("ethz"), SiteId("alps"), NodeId("nid1"))
@@ -63,30 +64,45 @@ def test_the_end_is_when_it_first_ended(session: OwnSession) -> None:
 
 def test_a_suspicion_of_the_present_incarnation_is_refuted(session: OwnSession) -> None:
     """By one greater than whatever is held against us."""
-    assert session.refute(verdict(session, suspected=1))
+    assert session.refute(1)
     assert session.claim.incarnation == 2
-    assert not session.refute(verdict(session, suspected=1))
-    assert session.refute(verdict(session, suspected=7))
+    assert not session.refute(1)
+    assert session.refute(7)
     assert session.claim.incarnation == 8
 
 
 def test_one_witness_is_refuted_before_a_quorum_forms(session: OwnSession) -> None:
     """Witnesses of an older incarnation, or none at all, need no answer."""
-    assert not session.refute(verdict(session, witnesses_of=1))
-    assert session.refute(verdict(session, witnesses_of=1, witnesses=("r2",)))
-    assert not session.refute(verdict(session, witnesses_of=1, witnesses=("r2", "r3")))
+    assert not session.refute(verdict(session).held)
+    assert session.refute(verdict(session, witnesses=said(session.claim, "r2", quorum=2)).held)
+    old = said(session.claim, "r2", "r3", incarnation=1)
+    assert not session.refute(verdict(session, witnesses=old).held)
+
+
+def test_nobody_makes_us_count_up(session: OwnSession) -> None:
+    """A number that we never claimed is no suspicion, and might be too large to be written."""
+    assert not session.refute(1 << 64)
+    assert session.claim.incarnation == 1
+
+
+def test_what_one_registry_alone_ends_is_refuted(session: OwnSession) -> None:
+    """It may be cut off, or lie."""
+    lone = verdict(session, ending=said(session.claim, "r1", ended_at_ms=7))
+    assert not session.is_evicted_by(lone)
+    assert session.refute(lone.held)
+    assert session.claim.incarnation == 2
 
 
 def test_the_dead_refute_nothing(session: OwnSession) -> None:
     """They are suspected rightly."""
     session.move(Lifecycle.DOWN, wall=BORN)
-    assert not session.refute(verdict(session, suspected=9))
+    assert not session.refute(9)
 
 
 def test_an_eviction_is_only_news_while_we_have_not_left(session: OwnSession) -> None:
     """Registries that agree with us do not evict us."""
-    gone = verdict(session, verdict=Lifecycle.LEFT)
+    gone = verdict(session, ending=said(session.claim, "r1", "r2", ended_at_ms=7))
     assert session.is_evicted_by(gone)
-    assert not session.is_evicted_by(verdict(session, suspected=1))
+    assert not session.is_evicted_by(verdict(session, witnesses=said(session.claim, "r1", "r2")))
     session.move(Lifecycle.LEFT, wall=BORN)
     assert not session.is_evicted_by(gone)

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
 from opentela.core.record import Claim, Lifecycle, ModelOffer
@@ -53,6 +54,7 @@ from opentela.supervisor.events import (
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.walltime import Walltime
+from opentela.testing.sim.keys import said
 from opentela.wire.control import Probe, Verdict
 from opentela.wire.subjects import SessionPath
 
@@ -471,11 +473,13 @@ class TestWalltime:
 
 
 def evicted(bench: Bench) -> Verdict:
-    return Verdict(registry="r1", session=bench.claim.session, verdict=Lifecycle.LEFT)
+    ending = said(bench.claim, "r1", "r2", ended_at_ms=1)
+    return Verdict(registry="r1", session=bench.claim.session, ending=ending)
 
 
 def suspected(bench: Bench, incarnation: int) -> Verdict:
-    return Verdict(registry="r1", session=bench.claim.session, suspected=incarnation)
+    witnesses = said(bench.claim, "r1", incarnation=incarnation)
+    return Verdict(registry="r1", session=bench.claim.session, witnesses=witnesses)
 
 
 class TestTheMesh:
@@ -505,7 +509,7 @@ class TestTheMesh:
     def test_a_suspicion_is_refuted_under_a_greater_incarnation(self) -> None:
         """Unless it is of somebody else, or of a past that is over."""
         bench = Bench().serving(1.0)
-        other = Verdict(registry="r1", session=SessionId("other"), suspected=99)
+        other = replace(suspected(bench, 2), session=SessionId("other"))
         assert bench.at(1.1, VerdictArrived(other)) == []
         assert bench.at(1.2, VerdictArrived(suspected(bench, 1))) == []
         assert announced(bench.at(1.3, VerdictArrived(suspected(bench, 2)))) == [Lifecycle.SERVING]

@@ -7,10 +7,10 @@ import pytest
 from opentela.core.digest import DEPTH, FANOUT, path_of
 from opentela.core.errors import WireError
 from opentela.core.ids import SessionId, SiteId
-from opentela.core.record import Lifecycle, SessionRecord
+from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, said, vouch
 from opentela.view import exchange
 from opentela.wire.control import DigestAsk, Leaves, Page, PageAsk, Repair, Verdict
 
@@ -131,23 +131,12 @@ def test_a_page_carries_the_horizon_and_leads_to_the_next(
 def test_a_verdict_is_about_the_session_of_its_subject() -> None:
     """Of one that is not held, or over another's subject, it says nothing."""
     owner = crowd(1)[0]
-    verdict = Verdict(
-        registry="r",
-        session=owner.claim.session,
-        verdict=Lifecycle.LEFT,
-        ended_at_ms=9,
-        suspected=1,
-        witnesses_of=1,
-        witnesses=("r",),
-    )
+    witnesses = said(owner.claim, "r")
+    ending = said(owner.claim, "r", ended_at_ms=9)
+    verdict = Verdict(registry="r", session=owner.claim.session, witnesses=witnesses, ending=ending)
     held = holding(owner)
     assert exchange.judged(held, owner.path, verdict) == SessionRecord(
-        signed=owner.signed,
-        verdict=Lifecycle.LEFT,
-        ended_at_ms=9,
-        suspected=1,
-        witnesses_of=1,
-        witnesses=("r",),
+        signed=owner.signed, witnesses=witnesses, ending=ending
     )
     assert exchange.judged(SessionMap(vouch()), owner.path, verdict) is None
     elsewhere = owner.path._replace(site=SiteId("other"))

@@ -8,7 +8,7 @@ from opentela.core.ids import SiteId
 from opentela.core.record import Lifecycle, SessionRecord, SignedClaim, is_suspected
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, said, vouch
 from opentela.view import exchange
 from opentela.view import machine as machines
 from opentela.view.config import ViewConfig
@@ -21,6 +21,7 @@ from opentela.view.machine import (
     DeltaHeard,
     Event,
     MeshBack,
+    PresenceHeard,
     Refused,
     TellRegistry,
     Tick,
@@ -32,6 +33,7 @@ from opentela.wire.control import (
     Leaves,
     Page,
     PageAsk,
+    Presence,
     Records,
     Repair,
     SnapshotAnswer,
@@ -188,7 +190,7 @@ def test_a_foreign_or_forged_delta_is_refused(view: ViewMachine) -> None:
 def test_a_verdict_changes_what_is_held(booted: ViewMachine) -> None:
     """Of an unknown session it says nothing."""
     owner = crowd(1)[0]
-    verdict = Verdict(registry="r", session=owner.claim.session, suspected=1)
+    verdict = Verdict(registry="r", session=owner.claim.session, witnesses=said(owner.claim, "r"))
     heard = VerdictHeard(path=owner.path, verdict=verdict)
     assert step(booted, 0.1, heard) == []
     step(booted, 0.2, DeltaHeard(path=owner.path, signed=owner.signed))
@@ -308,3 +310,68 @@ def test_what_a_registry_has_forgotten_is_dropped_and_refused_in_silence(
     step(booted, 2.1, Answered(number=2, answer=repair))
     assert len(booted.held) == 0
     assert step(booted, 2.2, DeltaHeard(path=owner.path, signed=owner.signed)) == []
+
+
+def test_where_there_are_several_registries_one_alone_is_not_believed(booted: ViewMachine) -> None:
+    """It may lie; the last one that is there decides alone."""
+    owner = crowd(1)[0]
+    step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+
+    def judged(*registries: str, ended_at_ms: int = 9) -> VerdictHeard:
+        ending = said(owner.claim, *registries, ended_at_ms=ended_at_ms)
+        verdict = Verdict(registry="r1", session=owner.claim.session, ending=ending)
+        return VerdictHeard(path=owner.path, verdict=verdict)
+
+    for name in ("r1", "r2"):
+        assert step(booted, 0.2, PresenceHeard(presence=Presence(registry=name))) == []
+    (refused,) = step(booted, 0.3, judged("r1"))
+    assert isinstance(refused, Refused)
+    assert booted.held.living
+    step(booted, 0.4, PresenceHeard(presence=Presence(registry="r2", leaving=True)))
+    (changed,) = step(booted, 0.5, judged("r1"))
+    assert isinstance(changed, Changed)
+    assert not booted.held.living
+
+
+def test_two_registries_are_believed(booted: ViewMachine) -> None:
+    """Whoever of them says it."""
+    owner = crowd(1)[0]
+    step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+    for name in ("r1", "r2", "r3"):
+        step(booted, 0.2, PresenceHeard(presence=Presence(registry=name)))
+    witnesses = said(owner.claim, "r1", "r2", quorum=2)
+    verdict = Verdict(registry="r3", session=owner.claim.session, witnesses=witnesses)
+    (changed,) = step(booted, 0.3, VerdictHeard(path=owner.path, verdict=verdict))
+    assert isinstance(changed, Changed)
+    assert is_suspected(changed.records[0])
+
+
+def test_a_registry_that_is_silent_is_not_counted(booted: ViewMachine) -> None:
+    """Else a view would wait for the word of one that is gone."""
+    owner = crowd(1)[0]
+    step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+    for name in ("r1", "r2"):
+        step(booted, 0.2, PresenceHeard(presence=Presence(registry=name)))
+    witnesses = said(owner.claim, "r1")
+    heard = VerdictHeard(
+        path=owner.path,
+        verdict=Verdict(registry="r1", session=owner.claim.session, witnesses=witnesses),
+    )
+    assert step(booted, 0.3, heard) == []
+    step(booted, 5.1, PresenceHeard(presence=Presence(registry="r1")))
+    assert step(booted, 5.3, heard)
+
+
+def test_a_lone_ending_in_an_answer_is_refused_and_counted(view: ViewMachine) -> None:
+    """A registry that lies in what it is asked is found as well."""
+    owner = crowd(1)[0]
+    registry = Registry(owner)
+    converse(view, registry, 0.0, Tick())
+    for name in ("r", "r2"):
+        step(view, 0.1, PresenceHeard(presence=Presence(registry=name)))
+    ending = said(owner.claim, "r", ended_at_ms=9)
+    registry.tell(SessionRecord(signed=owner.signed, ending=ending))
+    rest = converse(view, registry, CONFIG.repair_s * 2, Tick())
+    (refused,) = [action for action in rest if isinstance(action, Refused)]
+    assert [one.reason for one in refused.rejected] == ["unsupported"]
+    assert list(view.held.living) == [owner.claim.session]

@@ -4,7 +4,7 @@ import random
 
 from structlog.testing import capture_logs
 
-from opentela.core.session_map import Reason, Rejection
+from opentela.core.refusal import Reason, Rejection
 from opentela.telemetry import metrics
 from opentela.testing.owner import Owner
 from opentela.testing.sim.keys import FakeIdentity

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 from structlog.testing import capture_logs
 
-from opentela.core.record import Lifecycle, SessionRecord
+from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap
 from opentela.mesh.bus import Message
 from opentela.testing.memory_bus import MemoryBus, MemoryMesh
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, vouch
+from opentela.testing.sim.keys import FakeIdentity, said, vouch
 from opentela.testing.virtual_loop import elapse, virtual_time
 from opentela.view import exchange
 from opentela.view.shell import View
@@ -101,7 +101,9 @@ def test_a_view_boots_from_a_registry_and_follows_owners_and_registries() -> Non
                 subjects.delta(later.path), control.encode(Delta(signed=later.signed))
             )
             verdict = Verdict(
-                registry="r", session=known.claim.session, verdict=Lifecycle.LEFT, ended_at_ms=1
+                registry="r",
+                session=known.claim.session,
+                ending=said(known.claim, "r", ended_at_ms=1),
             )
             await bus.publish(subjects.verdict(known.path), control.encode(verdict))
             await elapse(0.01)

@@ -4,7 +4,7 @@ import pytest
 
 from opentela.core.errors import WireError
 from opentela.core.ids import SessionId
-from opentela.core.record import Lifecycle, SessionRecord, SignedClaim
+from opentela.core.record import Lifecycle, SessionRecord, SignedClaim, Statement, Warrant
 from opentela.wire import control
 from opentela.wire.control import (
     CONTROL_BYTES_MAX,
@@ -24,14 +24,18 @@ from opentela.wire.control import (
 )
 
 SIGNED = SignedClaim(body=b"b", signature=b"s")
-RECORD = SessionRecord(
-    signed=SIGNED,
-    verdict=Lifecycle.LEFT,
+SAID = Statement(
+    registry="r",
+    key="U",
+    warrant=Warrant(site="s", signature=b"w"),
+    lifecycle=Lifecycle.SERVING,
+    incarnation=2,
+    quorum=2,
+    sites=1,
     ended_at_ms=5,
-    suspected=2,
-    witnesses_of=2,
-    witnesses=("r",),
+    signature=b"x",
 )
+RECORD = SessionRecord(signed=SIGNED, witnesses=(SAID,), ending=(SAID,))
 SESSION = SessionId("01")
 
 # Frozen for ever: a peer of any later version must read what this one sends.
@@ -57,20 +61,12 @@ GOLDEN = [
         ("83a46b696e64ab70726f62655f7265706c79a873657175656e636507a67369676e656492c40162c40173"),
     ),
     (
-        Verdict(
-            registry="r",
-            session=SESSION,
-            verdict=Lifecycle.LEFT,
-            ended_at_ms=5,
-            suspected=2,
-            witnesses_of=2,
-            witnesses=("r",),
-        ),
+        Verdict(registry="r", session=SESSION, witnesses=(SAID,), ending=(SAID,)),
         control.read_verdict,
         (
-            "88a46b696e64a776657264696374a87265676973747279a172a773657373696f6ea23031a7766572"
-            "6469637405ab656e6465645f61745f6d7305a973757370656374656402ac7769746e65737365735f"
-            "6f6602a97769746e657373657391a172"
+            "85a46b696e64a776657264696374a87265676973747279a172a773657373696f6ea23031a7616761"
+            "696e73749199a172a15593a17300c401770202020105c40178a6656e64696e679199a172a15593a1"
+            "7300c401770202020105c40178"
         ),
     ),
     (
@@ -82,10 +78,10 @@ GOLDEN = [
         Page(registry="r", records=(RECORD,), more=True, cut_ms=1, horizon_ms=2),
         control.read_page,
         (
-            "86a46b696e64a470616765a87265676973747279a172a77265636f7264739186a67369676e656492"
-            "c40162c40173a77665726469637405ab656e6465645f61745f6d7305a973757370656374656402ac"
-            "7769746e65737365735f6f6602a97769746e657373657391a172a46d6f7265c3a66375745f6d7301"
-            "aa686f72697a6f6e5f6d7302"
+            "86a46b696e64a470616765a87265676973747279a172a77265636f7264739183a67369676e656492"
+            "c40162c40173a7616761696e73749199a172a15593a17300c401770202020105c40178a6656e6469"
+            "6e679199a172a15593a17300c401770202020105c40178a46d6f7265c3a66375745f6d7301aa686f"
+            "72697a6f6e5f6d7302"
         ),
     ),
     (
@@ -108,19 +104,19 @@ GOLDEN = [
         Repair(registry="r", records=(RECORD,), descend=(b"\x03",), wanted=(SESSION,), cut_ms=1),
         control.read_repair,
         (
-            "86a46b696e64a6726570616972a87265676973747279a172a77265636f7264739186a67369676e65"
-            "6492c40162c40173a77665726469637405ab656e6465645f61745f6d7305a9737573706563746564"
-            "02ac7769746e65737365735f6f6602a97769746e657373657391a172a764657363656e6491c40103"
-            "a677616e74656491a23031a66375745f6d7301"
+            "86a46b696e64a6726570616972a87265676973747279a172a77265636f7264739183a67369676e65"
+            "6492c40162c40173a7616761696e73749199a172a15593a17300c401770202020105c40178a6656e"
+            "64696e679199a172a15593a17300c401770202020105c40178a764657363656e6491c40103a67761"
+            "6e74656491a23031a66375745f6d7301"
         ),
     ),
     (
         Records(sender="a", records=(RECORD,)),
         control.read_gossip,
         (
-            "83a46b696e64a77265636f726473a673656e646572a161a77265636f7264739186a67369676e6564"
-            "92c40162c40173a77665726469637405ab656e6465645f61745f6d7305a973757370656374656402"
-            "ac7769746e65737365735f6f6602a97769746e657373657391a172"
+            "83a46b696e64a77265636f726473a673656e646572a161a77265636f7264739183a67369676e6564"
+            "92c40162c40173a7616761696e73749199a172a15593a17300c401770202020105c40178a6656e64"
+            "696e679199a172a15593a17300c401770202020105c40178"
         ),
     ),
     (

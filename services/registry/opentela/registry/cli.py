@@ -51,7 +51,7 @@ async def serve(life: Lifecycle, config: RegistryConfig) -> None:
         await nats_bus.connect(access, name=access.name, on_state=on_state) as bus,
         RegistryShell.open(
             bus,
-            name=access.name,
+            seal=warrants.seal(access),
             verify=warrants.authority(access),
             config=config,
             on_ready=life.ready,

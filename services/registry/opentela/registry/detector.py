@@ -68,6 +68,7 @@ class _Watch:
         "entry_at",
         "every_s",
         "failed_at",
+        "has_spoken",
         "heard_at",
         "is_gone",
         "is_urged",
@@ -78,6 +79,7 @@ class _Watch:
 
     def __init__(self, now: float) -> None:
         self.heard_at = now
+        self.has_spoken = False
         self.every_s = BEAT_EVERY_S
         self.failed_at: float | None = None
         self.advice: _Advice | None = None
@@ -115,9 +117,9 @@ class Detector:
         return session in self._watches
 
     def is_heard(self, session: SessionId, now: float) -> bool:
-        """Return whether the session lives by its own voice: not even late."""
+        """Return whether the session lives by its own voice: it spoke, and is not even late."""
         watch = self._watches.get(session)
-        return watch is not None and now < self._late_at(watch)
+        return watch is not None and watch.has_spoken and now < self._late_at(watch)
 
     def next_deadline(self) -> float | None:
         """Return when `due` may have something to tell."""
@@ -142,6 +144,7 @@ class Detector:
         if watch is None:
             return
         watch.heard_at = now
+        watch.has_spoken = True
         if every_s > 0:
             watch.every_s = min(max(every_s, BEAT_EVERY_MIN_S), BEAT_EVERY_MAX_S)
         watch.is_urged = False

@@ -8,6 +8,7 @@ from opentela.core.record import (
     claim_of,
     is_suspected,
     lifecycle_of,
+    names_of,
 )
 from opentela.core.session_map import Change
 from opentela.wire.events import Kind, LifecycleEvent
@@ -48,7 +49,8 @@ def events_of(change: Change, *, registry: str, wall: float) -> list[LifecycleEv
 def _kinds(change: Change) -> list[Kind]:
     before, after = change
     lifecycle = lifecycle_of(after)
-    if before is None or lifecycle_of(before) < lifecycle:
+    # An owner takes back what one registry alone has ended: that it serves is news.
+    if before is None or lifecycle_of(before) != lifecycle:
         kinds = [_KINDS[lifecycle]]
     elif claim_of(before).offer != claim_of(after).offer:
         kinds = ["CHANGED"]
@@ -66,5 +68,5 @@ def _reason(kind: Kind, record: SessionRecord) -> str:
     if kind == "LEFT" and claim.lifecycle < Lifecycle.DOWN:
         return "evicted: no path to it for the whole of the grace"
     if kind == "SUSPECTED":
-        return f"no path from {', '.join(record.witnesses)}" if record.witnesses else ""
+        return f"no path from {', '.join(names_of(record.witnesses))}"
     return claim.reason

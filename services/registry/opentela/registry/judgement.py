@@ -1,39 +1,79 @@
 """What registries hold against a session, as parts of its record to be merged and published."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from opentela.core.record import Lifecycle, SessionRecord, claim_of, is_suspected
+from opentela.core import record as records
+from opentela.core.record import (
+    Lifecycle,
+    SessionRecord,
+    Statement,
+    claim_meant,
+    claim_of,
+    is_suspected,
+    names_of,
+    support_of,
+)
+from opentela.core.warrant import Seal
 from opentela.wire.control import Verdict
 
 
-def witnesses_now(record: SessionRecord) -> tuple[str, ...]:
-    """Return who cannot reach the session since its owner last claimed."""
-    return record.witnesses if record.witnesses_of >= claim_of(record).incarnation else ()
+class Bar(NamedTuple):
+    """What a judgement needs: so many registries, at so many sites."""
+
+    quorum: int
+    sites: int
 
 
-def testimony(record: SessionRecord, witness: str, *, quorum: int) -> SessionRecord | None:
-    """Return the part by which *witness* says that it cannot reach the session.
+def is_met(bar: Bar, statements: Sequence[Statement]) -> bool:
+    """Return whether so many registries agree, at so many sites."""
+    sites = {said.warrant.site for said in statements}
+    return support_of(statements) >= bar.quorum and len(sites) >= bar.sites
+
+
+def testimony(record: SessionRecord, seal: Seal, bar: Bar) -> SessionRecord | None:
+    """Return the part by which a registry says that it cannot reach the session.
 
     With it a quorum may be reached, and the session be suspected. None when it would add nothing.
     """
-    incarnation = max(claim_of(record).incarnation, record.witnesses_of)
-    names: Sequence[str] = sorted({*witnesses_now(record), witness})
-    suspected = incarnation if len(names) >= quorum else record.suspected
-    part = SessionRecord(
-        signed=record.signed,
-        suspected=max(suspected, record.suspected),
-        witnesses_of=incarnation,
-        witnesses=tuple(names),
+    for said in record.witnesses:
+        if said.registry == seal.name and said.quorum <= bar.quorum and said.sites <= bar.sites:
+            return None
+    claim = claim_of(record)
+    said_of = [claim_meant(said) for said in record.witnesses]
+    meant = max([*said_of, (claim.lifecycle, claim.incarnation)])
+    own = seal.state(claim.session, meant, quorum=bar.quorum, sites=bar.sites)
+    return SessionRecord(signed=record.signed, witnesses=(*record.witnesses, own))
+
+
+def ending(record: SessionRecord, seal: Seal, bar: Bar, *, ended_at_ms: int = 0) -> SessionRecord:
+    """Return the part by which a registry says that the session has left, and who agrees.
+
+    Without a time, when its owner says that it ended.
+    """
+    claim = claim_of(record)
+    own = seal.state(
+        claim.session,
+        (claim.lifecycle, claim.incarnation),
+        quorum=bar.quorum,
+        sites=bar.sites,
+        ended_at_ms=ended_at_ms or max(claim.ended_at_ms, claim.born_at_ms),
     )
-    has_testified = part.witnesses == record.witnesses and incarnation == record.witnesses_of
-    return None if has_testified and part.suspected == record.suspected else part
+    agreeing = (*record.ending, *record.witnesses)
+    others = {said.registry: said for said in reversed(agreeing) if said.registry != seal.name}
+    return SessionRecord(signed=record.signed, ending=(*others.values(), own))
 
 
-def ending(record: SessionRecord, *, ended_at_ms: int) -> SessionRecord:
-    """Return the part by which a registry says that the session has left."""
-    return SessionRecord(signed=record.signed, verdict=Lifecycle.LEFT, ended_at_ms=ended_at_ms)
+def denial(record: SessionRecord, seal: Seal, bar: Bar, *, ended_at_ms: int) -> SessionRecord:
+    """Return the part by which a registry says that it has forgotten the session as left."""
+    claim = claim_of(record)
+    meant = Lifecycle.LEFT, claim.incarnation
+    own = seal.state(
+        claim.session, meant, quorum=bar.quorum, sites=bar.sites, ended_at_ms=ended_at_ms
+    )
+    return SessionRecord(signed=record.signed, ending=(own,))
 
 
 def verdict_on(record: SessionRecord, *, registry: str) -> Verdict:
@@ -41,22 +81,18 @@ def verdict_on(record: SessionRecord, *, registry: str) -> Verdict:
     return Verdict(
         registry=registry,
         session=claim_of(record).session,
-        verdict=record.verdict,
-        ended_at_ms=record.ended_at_ms,
-        suspected=record.suspected,
-        witnesses_of=record.witnesses_of,
         witnesses=record.witnesses,
+        ending=record.ending,
     )
 
 
 def held_against(record: SessionRecord, registry: str) -> int:
     """Return the incarnation that its owner must exceed to be trusted again; 0 if it is trusted."""
-    testified = registry in witnesses_now(record)
-    if not testified and not is_suspected(record):
-        return 0
-    return max(record.suspected, record.witnesses_of)
+    if registry in names_of(record.witnesses) or is_suspected(record):
+        return records.held_against(record)
+    return 0
 
 
 def without_suspicion(record: SessionRecord) -> SessionRecord:
     """Return *record* without what its owner can refute."""
-    return replace(record, suspected=0, witnesses_of=0, witnesses=())
+    return replace(record, witnesses=())

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from opentela.core.errors import WireError
 from opentela.core.rng import Rng
 from opentela.core.session_map import SessionMap, Verify
+from opentela.core.warrant import Seal
 from opentela.registry import messages as m
 from opentela.registry.boot import Boot, Phase
 from opentela.registry.compaction import own_cut_ms, shared_cut_ms
@@ -49,20 +50,20 @@ class RegistryMachine:
     def __init__(
         self,
         *,
-        name: str,
+        seal: Seal,
         verify: Verify,
         rng: Rng,
         config: RegistryConfig,
         instance: str = "",
     ) -> None:
-        self._name = name
-        self._presence = Presence(registry=name, instance=instance)
+        self._name = seal.name
+        self._presence = Presence(registry=seal.name, instance=instance, site=seal.site)
         self._namesake_until = 0.0
         self._rng = rng
         self._config = config
         self._peers = Peers(config.peers)
         self._boot = Boot(config.peers)
-        self._sessions = Sessions(name=name, verify=verify, config=config, peers=self._peers)
+        self._sessions = Sessions(seal=seal, verify=verify, config=config, peers=self._peers)
         self._round_at = self._sweep_at = self._expected_at = self._pardoned_at = 0.0
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
@@ -191,7 +192,7 @@ class RegistryMachine:
         if presence.leaving:
             self._peers.left(peer)
             return []
-        if not self._peers.heard(peer, at.now):
+        if not self._peers.heard(peer, at.now, site=presence.site):
             return []
         # It was away: compare at once, much may have happened on its side.
         return [m.PublishGossip(peer=peer, message=exchange.opening(self.held, self._name))]

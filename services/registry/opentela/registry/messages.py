@@ -6,7 +6,7 @@ import msgspec
 
 from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import SessionRecord, SignedClaim
-from opentela.core.session_map import Rejection
+from opentela.core.refusal import Rejection
 from opentela.wire.control import (
     Beat,
     Gossip,

@@ -25,17 +25,21 @@ class Peers:
     def __init__(self, config: PeersConfig) -> None:
         self._config = config
         self._heard_at: dict[str, float] = {}
+        self._site_of: dict[str, str] = {}
 
-    def heard(self, name: str, now: float) -> bool:
-        """Take a word of a peer; return whether it was away until now."""
+    def heard(self, name: str, now: float, *, site: str | None = None) -> bool:
+        """Take a word of a peer, perhaps of where it is; return whether it was away until now."""
         was_away = not self._is_there(name, now)
         if name in self._heard_at or len(self._heard_at) < PEERS_MAX:
             self._heard_at[name] = now
+            if site is not None:
+                self._site_of[name] = site
         return was_away and name in self._heard_at
 
     def left(self, name: str) -> None:
         """Take a peer's farewell: it is forgotten at once."""
         self._heard_at.pop(name, None)
+        self._site_of.pop(name, None)
 
     def there(self, now: float) -> list[str]:
         """Return who was heard lately."""
@@ -45,6 +49,7 @@ class Peers:
         """Return who is remembered; forget the others."""
         oldest = now - self._config.memory_s
         self._heard_at = {name: at for name, at in self._heard_at.items() if at > oldest}
+        self._site_of = {n: site for n, site in self._site_of.items() if n in self._heard_at}
         return list(self._heard_at)
 
     def partner(self, now: float, rng: Rng) -> str | None:
@@ -55,6 +60,14 @@ class Peers:
     def quorum(self, now: float) -> int:
         """Return how many must witness a silence to make it a suspicion."""
         return min(self._config.quorum, 1 + len(self.there(now)))
+
+    def sites(self, now: float, own: str) -> int:
+        """Return at how many sites they must be, *own* included.
+
+        Registries of one site fail to reach a session for one reason: the site's link.
+        """
+        sites = {own, *(self._site_of.get(name, "") for name in self.there(now))}
+        return min(self._config.quorum, len(sites))
 
     def away(self, now: float) -> list[str]:
         """Return who is remembered and was not heard lately."""

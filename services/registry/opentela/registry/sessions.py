@@ -4,20 +4,30 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from opentela.core import ids
 from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
+    claim_meant,
     claim_of,
+    held_against,
+    is_final,
     is_suspected,
     lifecycle_of,
+    names_of,
 )
-from opentela.core.session_map import Applied, Change, Reason, Rejection, SessionMap, Verify
+from opentela.core.refusal import Reason, Rejection, lone, supported
+from opentela.core.session_map import Applied, Change, SessionMap, Verify
+from opentela.core.warrant import Seal
 from opentela.registry import judgement
 from opentela.registry.config import RegistryConfig
 from opentela.registry.detector import Detector, Failed, SendProbe
 from opentela.registry.events import events_of
+from opentela.registry.judgement import Bar
 from opentela.registry.messages import (
     Action,
     PublishEvent,
@@ -53,8 +63,9 @@ class Sessions:
         is_settled: Whether what is new here is news; while booting, it mostly is not.
     """
 
-    def __init__(self, *, name: str, verify: Verify, config: RegistryConfig, peers: Peers) -> None:
-        self._name = name
+    def __init__(self, *, seal: Seal, verify: Verify, config: RegistryConfig, peers: Peers) -> None:
+        self._seal = seal
+        self._name = seal.name
         self._grace_s = config.detector.grace_s
         self._peers = peers
         self._reminders = Throttle(REMIND_EVERY_S)
@@ -151,26 +162,78 @@ class Sessions:
         """Take another registry's verdict."""
         part = exchange.judged(self.held, path, verdict)
         if part is None:
-            return []
+            return self._second(at, path, verdict)
         source = f"verdict of {verdict.registry}"
-        applied = self.held.apply([part], wall=at.wall, source=source)
-        actions = self._take(at, applied, source, is_news=True)
-        if judgement.witnesses_now(self.held.records[path.session]):
+        refused: list[Rejection] = []
+        applied = self.held.apply(
+            [part],
+            wall=at.wall,
+            source=source,
+            believe=lambda record: self._believed(at, record, refused),
+        )
+        actions = self._take(at, applied.without(refused), source, is_news=True)
+        if part.witnesses or part.ending:
             # Somebody cannot reach it: look oneself before its next beat is late.
             self.detector.urge(path.session, at.now)
             actions += self._weigh(at, path.session)
         return actions
 
+    def _believed(
+        self, at: Moment, record: SessionRecord, refused: list[Rejection]
+    ) -> SessionRecord:
+        """Return what to believe of a record, without what one registry says alone.
+
+        One that lies, or is cut off without knowing, ends no session that others may still hear:
+        while there are others, it is their own failing to reach it that adds to its word.
+        """
+        mine = self.held.like(record)
+        if mine is None or lifecycle_of(mine) >= Lifecycle.DOWN:
+            return record
+        part = supported(record, self._peers.quorum(at.now))
+        session = claim_of(mine).session
+        if part is record or session in self.detector.failing:
+            return record
+        is_heard = self.detector.is_heard(session, at.now)
+        if is_final(record.ending) and not is_heard:
+            return record  # only known from hearsay, and long forgotten elsewhere
+        if record.ending and is_heard:
+            self.held.count(Reason.UNSUPPORTED)
+            refused.append(lone(record))
+        return part
+
+    def _second(self, at: Moment, path: SessionPath, verdict: Verdict) -> list[Action]:
+        """Second a peer that says of a session long forgotten that it has left."""
+        if not verdict.ending or self.held.get(path.session) is not None:
+            return []
+        if not ids.is_older(path.session, self.held.horizon_ms):
+            return []
+        if self._name in names_of(verdict.ending) or verdict.session != path.session:
+            return []
+        (first, *_) = verdict.ending
+        own = self._seal.state(
+            path.session,
+            claim_meant(first),
+            quorum=first.quorum,
+            sites=first.sites,
+            ended_at_ms=int(at.wall * 1000),
+        )
+        seconded = replace(verdict, registry=self._name, ending=(*verdict.ending, own))
+        return self._remind(at, path, seconded)
+
     def merged(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
         """Take records from another registry, or from an earlier life of this one."""
-        actions: list[Action] = []
-        believed: list[SessionRecord] = []
-        for record in records:
+        probes: list[Action] = []
+        refused: list[Rejection] = []
+
+        def believe(record: SessionRecord) -> SessionRecord:
+            part = self._believed(at, record, refused)
             doubted = self._doubted(at, record)
-            believed.append(judgement.without_suspicion(record) if doubted else record)
-            actions += doubted
-        applied = self.held.apply(believed, wall=at.wall, source=source)
-        return actions + self._take(at, applied, source, is_news=self.is_settled)
+            probes.extend(doubted)
+            return judgement.without_suspicion(part) if doubted else part
+
+        applied = self.held.apply(records, wall=at.wall, source=source, believe=believe)
+        taken = applied.without(refused)
+        return probes + self._take(at, taken, source, is_news=self.is_settled)
 
     def relayed(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
         """Take what a view holds and no registry does any more.
@@ -188,7 +251,7 @@ class Sessions:
     def _cleared(self, at: Moment, record: SessionRecord) -> list[Action]:
         """Return how to have refuted what a view holds against a session that is heard here."""
         mine = self.held.like(record)
-        against = max(record.suspected, record.witnesses_of)
+        against = held_against(record)
         # Of an incarnation that was never claimed nobody suspects anything in good faith.
         if mine is None or against != claim_of(mine).incarnation:
             return []
@@ -205,12 +268,14 @@ class Sessions:
         merged in by a later exchange, when it does no more harm.
         """
         mine = self.held.like(record)
-        if mine is None or record.suspected < claim_of(mine).incarnation or is_suspected(mine):
+        against = held_against(record)
+        if mine is None or not is_suspected(record) or is_suspected(mine):
             return []
         path = exchange.path_to(mine)
-        if not self.detector.is_heard(path.session, at.now):
+        is_heard = self.detector.is_heard(path.session, at.now)
+        if against < claim_of(mine).incarnation or not is_heard:
             return []
-        return [PublishProbe(path=path, probe=Probe(sequence=0, suspected=record.suspected))]
+        return [PublishProbe(path=path, probe=Probe(sequence=0, suspected=against))]
 
     # What follows ------------------------------------------------------------
 
@@ -256,7 +321,7 @@ class Sessions:
         """Tell whoever still believes in a forgotten session that it has left long ago."""
         if lifecycle_of(record) is Lifecycle.LEFT:
             return []
-        left = judgement.ending(record, ended_at_ms=int(at.wall * 1000))
+        left = judgement.denial(record, self._seal, self._bar(at), ended_at_ms=int(at.wall * 1000))
         verdict = judgement.verdict_on(left, registry=self._name)
         return self._remind(at, exchange.path_to(record), verdict)
 
@@ -296,11 +361,11 @@ class Sessions:
         if self._peers.away(at.now):
             # It may hear whom nobody here does, and nothing takes an eviction back.
             return []
-        quorum = self._peers.quorum(at.now)
+        bar = self._bar(at)
         overdue: list[SessionId] = []
         for session, failed_at in self.detector.failing.items():
             record = self.held.records[session]
-            is_confirmed = len(judgement.witnesses_now(record)) >= quorum
+            is_confirmed = judgement.is_met(bar, record.witnesses)
             if at.now >= failed_at + self._grace_s and is_suspected(record) and is_confirmed:
                 overdue.append(session)
         return overdue
@@ -312,13 +377,17 @@ class Sessions:
         return self._testify(at, self.held.records[session])
 
     def _testify(self, at: Moment, record: SessionRecord) -> list[Action]:
-        quorum = self._peers.quorum(at.now)
-        part = judgement.testimony(record, self._name, quorum=quorum)
+        part = judgement.testimony(record, self._seal, self._bar(at))
         return [] if part is None else self._judge(at, part, "own probes")
 
     def _end(self, at: Moment, session: SessionId, *, ended_at_ms: int) -> list[Action]:
-        part = judgement.ending(self.held.records[session], ended_at_ms=ended_at_ms)
+        record = self.held.records[session]
+        part = judgement.ending(record, self._seal, self._bar(at), ended_at_ms=ended_at_ms)
         return self._judge(at, part, "end of grace")
+
+    def _bar(self, at: Moment) -> Bar:
+        quorum = self._peers.quorum(at.now)
+        return Bar(quorum, self._peers.sites(at.now, self._seal.site))
 
     def _judge(self, at: Moment, part: SessionRecord, source: str) -> list[Action]:
         """Merge what this registry holds against a session, and publish all that is held."""

@@ -12,6 +12,7 @@ from opentela.alarm import Alarm
 from opentela.core.clock import Clock
 from opentela.core.errors import MeshUnavailableError, WireError
 from opentela.core.session_map import SessionMap, Verify
+from opentela.core.warrant import Seal
 from opentela.mesh.bus import Bus, Handler, Message
 from opentela.registry import letters, state
 from opentela.registry import messages as m
@@ -44,14 +45,14 @@ class RegistryShell:
         self,
         bus: Bus,
         *,
-        name: str,
+        seal: Seal,
         verify: Verify,
         config: RegistryConfig,
         on_ready: OnReady,
         clock: Clock,
     ) -> None:
         self._bus = bus
-        self._name = name
+        self._name = seal.name
         self._instance = secrets.token_hex(_INSTANCE_BYTES)
         self._retention = config.retention
         self._on_ready = on_ready
@@ -59,7 +60,7 @@ class RegistryShell:
         # Chooses peers and spreads rounds: nothing here is secret.
         rng = random.Random()  # noqa: S311
         self._machine = RegistryMachine(
-            name=name, verify=verify, rng=rng, config=config, instance=self._instance
+            seal=seal, verify=verify, rng=rng, config=config, instance=self._instance
         )
         self._outbox = Outbox(bus)
         self._history = HistoryKeeper(bus, config.events)
@@ -76,13 +77,13 @@ class RegistryShell:
         cls,
         bus: Bus,
         *,
-        name: str,
+        seal: Seal,
         verify: Verify,
         config: RegistryConfig,
         on_ready: OnReady,
         clock: Clock | None = None,
     ) -> AsyncIterator["RegistryShell"]:
-        """Serve over *bus* as the registry *name*, to which peers and sessions address answers.
+        """Serve over *bus* as the registry of *seal*, to whose name everybody addresses answers.
 
         Raises:
             ConfigError: The state file cannot be read.
@@ -90,7 +91,7 @@ class RegistryShell:
         """
         shell = cls(
             bus,
-            name=name,
+            seal=seal,
             verify=verify,
             config=config,
             on_ready=on_ready,
@@ -104,7 +105,7 @@ class RegistryShell:
             shell._stack.callback(shell._stop)
             shell._restore()
             # Listen before the first question: what changes meanwhile arrives twice, not never.
-            for conversation in letters.conversations(name=name, instance=shell._instance):
+            for conversation in letters.conversations(name=seal.name, instance=shell._instance):
                 await shell._listen(conversation)
             shell._tasks.spawn(shell._outbox.run())
             shell._tasks.spawn(shell._history.run())

@@ -18,7 +18,7 @@ VERSION: Final = 1
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """What the file holds; the signatures in it are checked again when it is read.
 
-    Verdicts carry none: a file that others could have written is not read.
+    What was forgotten is signed by nobody: a file that others could have written is not read.
     """
 
     version: int = VERSION

@@ -6,10 +6,12 @@ import msgspec
 
 from opentela.core import ids
 from opentela.core.ids import NodeId, ProviderId, SiteId
-from opentela.core.record import Claim, Lifecycle, Offer
+from opentela.core.record import Claim, Lifecycle, Offer, is_final
 from opentela.wire.control import Verdict
 from opentela.wire.subjects import SessionPath
 
+_LEAP_MAX: Final = 1000
+"""By how much others may be ahead of us: a claim or two, if any."""
 _ENDED: Final = (Lifecycle.DOWN, Lifecycle.LEFT)
 
 
@@ -83,16 +85,15 @@ class OwnSession:
         )
         return True
 
-    def refute(self, verdict: Verdict) -> bool:
-        """Answer a suspicion of the present incarnation with a greater one; return whether so."""
+    def refute(self, held: int) -> bool:
+        """Answer what is held against the present incarnation with a greater; return whether so."""
         mine = self.claim.incarnation
-        witnessed = verdict.witnesses_of if verdict.witnesses else 0
-        held = max(verdict.suspected, witnessed)
-        if self.has_ended or held < mine:
+        # Of what we never claimed nobody suspects anything in good faith: we do not count up to it.
+        if self.has_ended or not mine <= held <= mine + _LEAP_MAX:
             return False
         self.claim = msgspec.structs.replace(self.claim, incarnation=held + 1)
         return True
 
     def is_evicted_by(self, verdict: Verdict) -> bool:
-        """Return whether the registries hold this session for gone, against our word."""
-        return verdict.verdict is Lifecycle.LEFT and not self.has_left
+        """Return whether the registries hold this session for gone, whatever we say."""
+        return is_final(verdict.ending) and not self.has_left

@@ -304,8 +304,7 @@ class Machine:
         if session is None:
             return
         probe = arrived.probe
-        held = Verdict(registry="", session=session.claim.session, suspected=probe.suspected)
-        self._refute(held)
+        self._refute(probe.suspected)
         self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
 
     def _hear(self, verdict: Verdict) -> None:
@@ -313,7 +312,7 @@ class Machine:
         if session is None or verdict.session != session.claim.session:
             return
         if not session.is_evicted_by(verdict):
-            self._refute(verdict)
+            self._refute(verdict.held)
         elif not (session.has_ended or self.leaving or self._wants or self._renew_at < math.inf):
             lived_s = self._wall - session.claim.born_at_ms / 1000
             if lived_s >= self._config.restart.steady_s:
@@ -321,9 +320,9 @@ class Machine:
             self._tell(f"evicted by {verdict.registry}")
             self._renew_at = self._now + self._renewals.next()
 
-    def _refute(self, verdict: Verdict) -> None:
+    def _refute(self, held: int) -> None:
         session = self.session
-        if session and session.refute(verdict):
+        if session and session.refute(held):
             self._tell(f"refuted a suspicion with incarnation {session.claim.incarnation}")
             self._actions.append(Announce(session.claim))
 

@@ -34,6 +34,7 @@ class Voice:
         self._tell = tell
         self._identity = access.identity
         self._warrant = warrants.of(access)
+        self._authority = warrants.authority(access)
         self._spoken: dict[SessionId, SignedClaim] = {}
         self._subscriptions: dict[SessionId, list[Subscription]] = {}
 
@@ -106,11 +107,19 @@ class Voice:
 
     def _on_verdict(self, message: Message) -> None:
         try:
-            verdict = control.read_verdict(message.payload)
+            verdict = self._read_verdict(message.payload)
         except WireError as error:
             self._reject("verdict", error)
         else:
             self._tell(VerdictArrived(verdict))
+
+    def _read_verdict(self, payload: bytes) -> control.Verdict:
+        verdict = control.read_verdict(payload)
+        for said in (*verdict.witnesses, *verdict.ending):
+            fault = self._authority.statement(verdict.session, said)
+            if fault:
+                raise WireError(fault)
+        return verdict
 
     def _reject(self, kind: str, error: WireError) -> None:
         _rejected.labels(kind).inc()

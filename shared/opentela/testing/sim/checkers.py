@@ -12,9 +12,12 @@ from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     claim_of,
+    held_against,
+    is_final,
     is_suspected,
     lifecycle_of,
 )
+from opentela.core.refusal import Reason
 from opentela.core.session_map import SessionMap
 from opentela.testing.sim.cluster import Cluster
 from opentela.testing.sim.history import Outcome, Request
@@ -61,11 +64,14 @@ class LatticeClimbs:
 
 def _compare(name: str, session: SessionId, before: SessionRecord, after: SessionRecord) -> None:
     was, is_ = lifecycle_of(before), lifecycle_of(after)
-    _require(is_ >= was, "lattice", name, session, f"went from {was.name} to {is_.name}")
+    is_back = bool(before.ending) and not is_final(before.ending)
+    _require(is_ >= was or is_back, "lattice", name, session, f"went from {was.name} to {is_.name}")
     old, new = claim_of(before).incarnation, claim_of(after).incarnation
     _require(new >= old, "incarnation", name, session, f"went from #{old} to #{new}")
-    is_settled = is_ is Lifecycle.LEFT or new > before.suspected
-    kept = after.suspected >= before.suspected or is_settled
+    # Who speaks of a later claim knows that the owner has refuted, though it is not held here yet.
+    refuted = max(new, held_against(after)) > held_against(before)
+    is_settled = is_ is Lifecycle.LEFT or refuted
+    kept = is_suspected(after) or not is_suspected(before) or is_settled
     _require(kept, "suspicion", name, session, "was forgotten unrefuted")
 
 
@@ -219,6 +225,10 @@ class NoGhosts:
                     raise Violation(f"lost: {name} does not know {serving}, which serves")
 
 
+_HONEST = (Reason.FORGOTTEN, Reason.UNSUPPORTED)
+"""What befalls the honest, too: who was cut off says what it did not know to be out of date."""
+
+
 class HonestAreBelieved:
     """No record of an honest process is refused, and every message can be read."""
 
@@ -230,6 +240,6 @@ class HonestAreBelieved:
         cluster = self._cluster
         shells: dict[str, RegistryShell | RouterShell] = {**cluster.registries, **cluster.routers}
         for name, shell in shells.items():
-            refused = {r.value: n for r, n in shell.held.rejections.items() if r != "forgotten"}
+            refused = {r.value: n for r, n in shell.held.rejections.items() if r not in _HONEST}
             if refused or shell.unreadable:
                 raise Violation(f"refused: {name} refused {refused}, unread {shell.unreadable}")

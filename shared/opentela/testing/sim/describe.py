@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from opentela.core.errors import OtelaError
-from opentela.core.record import CLAIM_DECODER, SessionRecord, SignedClaim
+from opentela.core.record import CLAIM_DECODER, SessionRecord, SignedClaim, Statement
 from opentela.wire import control, frames
 
 _TAIL: Final = 6
@@ -36,16 +36,17 @@ def _claim(signed: SignedClaim) -> str:
 
 def _record(record: SessionRecord) -> str:
     text = _claim(record.signed)
-    if record.verdict > 1:
-        text += f" verdict {record.verdict.name}"
-    if record.witnesses:
-        text += f" witnesses#{record.witnesses_of} {','.join(record.witnesses)}"
-    return text + (f" suspected#{record.suspected}" if record.suspected else "")
+    return text + _statements(record.witnesses, record.ending)
 
 
 def _verdict(message: control.Verdict) -> str:
-    text = f"{message.registry}: {message.verdict.name} suspected#{message.suspected}"
-    return f"{text} witnesses#{message.witnesses_of} {','.join(message.witnesses)}"
+    return f"{message.registry}:{_statements(message.witnesses, message.ending)}"
+
+
+def _statements(witnesses: tuple[Statement, ...], ending: tuple[Statement, ...]) -> str:
+    text = "".join(f" {one.registry}#{one.incarnation}/{one.quorum}" for one in witnesses)
+    ended = "".join(f" {one.registry}#{one.incarnation}" for one in ending)
+    return (f" witnesses{text}" if text else "") + (f" LEFT by{ended}" if ended else "")
 
 
 def _repair(message: control.Repair) -> str:

@@ -57,7 +57,7 @@ class EvictsOnlyTheDead:
             return
 
         def stored(session: SessionId, _: SessionRecord | None, record: SessionRecord) -> None:
-            if record.verdict is Lifecycle.LEFT and session not in self._judged:
+            if record.ending and session not in self._judged:
                 self._judged.add(session)
                 # Else its owner had spoken of the end, or is gone.
                 if claim_of(record).lifecycle < Lifecycle.DOWN and self._cluster.lives(session):

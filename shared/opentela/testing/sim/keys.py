@@ -2,13 +2,13 @@
 
 import hashlib
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
-from opentela.core.record import Warrant
+from opentela.core.record import Claim, Statement, Warrant
 from opentela.core.rng import Rng
-from opentela.core.warrant import Authority, warrant_body
+from opentela.core.warrant import Authority, Seal, Signer, registry_body, warrant_body
 
 _KEY_BYTES: Final = 20
 
@@ -24,17 +24,6 @@ class FakeIdentity:
         return _signature(self.key, body)
 
 
-class Signer(Protocol):
-    """Who holds a key: `mesh.identity.Identity`, or the quick fake of the simulator."""
-
-    @property
-    def key(self) -> str:
-        """The public key as text."""
-
-    def sign(self, body: bytes) -> bytes:
-        """Return the signature of *body*."""
-
-
 ISSUER: Final[Signer] = FakeIdentity(Random(0))  # noqa: S311  the same in every run
 """Who warrants keys in every simulation, as the mesh's signing key does in a real mesh."""
 
@@ -44,6 +33,30 @@ def warrant(key: str, provider: str, *, issuer: Signer = ISSUER, **limits: objec
     unsigned = replace(Warrant(), **limits)
     return replace(
         unsigned, signature=issuer.sign(warrant_body(unsigned, key=key, provider=provider))
+    )
+
+
+def seal(name: str, *, site: str = "", issuer: Signer = ISSUER) -> Seal:
+    """Return what a registry signs with that *issuer* vouches for; the same for the same name."""
+    signer = FakeIdentity(Random(name))  # noqa: S311  the same in every run
+    unsigned = Warrant(site=site)
+    body = registry_body(unsigned, key=signer.key, registry=name)
+    return Seal(name, signer, replace(unsigned, signature=issuer.sign(body)))
+
+
+def said(
+    owner: Claim,
+    *registries: str,
+    incarnation: int = 0,
+    quorum: int = 1,
+    sites: int = 1,
+    ended_at_ms: int = 0,
+) -> tuple[Statement, ...]:
+    """Return what *registries* say of *owner*'s session, as it last claimed or under another."""
+    meant = owner.lifecycle, incarnation or owner.incarnation
+    return tuple(
+        seal(name).state(owner.session, meant, quorum=quorum, sites=sites, ended_at_ms=ended_at_ms)
+        for name in registries
     )
 
 

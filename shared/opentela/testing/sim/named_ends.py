@@ -15,6 +15,7 @@ ALONE_S: Final = 40.0
 """Four times the grace of `LOCAL`."""
 _BUSY: Final = WorkloadForm(every_s=0.2, leave_share=0.0)
 _FORM: Final = fixed(mesh(registries=("hub",), routers=("hub",), registry=LOCAL))
+_TWO: Final = fixed(mesh(registries=("hub", "hub"), routers=("hub",), registry=LOCAL))
 
 
 def _isolate(cluster: Cluster) -> None:
@@ -78,10 +79,31 @@ def _joins_anew(run: Run) -> None:
 
 EVICTED: Final = Scenario(
     name="a-session-that-nobody-reaches-is-ended-and-joins-anew",
-    form=_FORM,
+    form=_TWO,
     faults=_isolate_for_long,
     workload=_BUSY,
     expect=_joins_anew,
 )
 
-ENDS: Final = (VOUCHED, EVICTED)
+# One registry, which might be the one that is cut off ---------------------------------------------
+
+
+def _comes_back(run: Run) -> None:
+    cluster = run.cluster
+    (first,) = [s for s, (name, _) in cluster.owners.items() if name == "gpu-0"]
+    must(list(run.evidence.evictions) == [first], f"ended were {run.evidence.evictions}")
+    for name, held in cluster.views():
+        lines = [line for line in held.story(first) if line.lifecycle is Lifecycle.LEFT]
+        must(bool(lines), f"{name} never ended it")
+        must(lifecycle_of(held.records[first]) is Lifecycle.SERVING, f"{name} lost it")
+
+
+TAKEN_BACK: Final = Scenario(
+    name="what-one-registry-alone-has-ended-its-owner-takes-back",
+    form=_FORM,
+    faults=_isolate_for_long,
+    workload=_BUSY,
+    expect=_comes_back,
+)
+
+ENDS: Final = (VOUCHED, EVICTED, TAKEN_BACK)

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from opentela.core import ids
+from opentela.core.errors import WireError
 from opentela.core.ids import ProviderId, SiteId
 from opentela.core.record import (
     CLAIM_ENCODER,
@@ -13,16 +14,20 @@ from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
+    Warrant,
     claim_of,
 )
-from opentela.core.session_map import Reason
+from opentela.core.refusal import Reason
+from opentela.core.warrant import Seal
 from opentela.mesh.bus import Message
 from opentela.registry.config import LAN, LOCAL, RetentionConfig
+from opentela.testing.sim import keys
 from opentela.testing.sim.cluster import Cluster
 from opentela.testing.sim.expecting import asked, fixed, must, must_all_succeed, no_evictions
 from opentela.testing.sim.keys import FakeIdentity
 from opentela.testing.sim.run import Run, Scenario
 from opentela.testing.sim.scenarios import mesh
+from opentela.testing.sim.supervisor_shell import SupervisorShell
 from opentela.testing.sim.workload import WorkloadForm
 from opentela.testing.world_node import Node
 from opentela.wire import control, subjects
@@ -38,6 +43,7 @@ class Intruder:
         self.node: Node = cluster.world.add_node("intruder", site=cluster.sites[0])
         self._heard: dict[bytes, Message] = {}
         self._rng = rng
+        self._registries = tuple(cluster.form.registries)
         self._identity = FakeIdentity(rng)
         self.node.start()
         self.node.subscribe(subjects.ALL_DELTAS, self._hear)
@@ -62,6 +68,42 @@ class Intruder:
         self.node.publish(subjects.beat(foreign), control.encode(beat))
         for subject in (subjects.delta(path), subjects.beat(path), subjects.verdict(path)):
             self.node.publish(subject, self._rng.randbytes(40))
+        # What a registry would say, with a key that the mesh vouches for as nobody's.
+        self.judge(claim, Seal("registry-0", self._identity, Warrant()))
+
+    def judge(self, claim: Claim, *seals: Seal) -> None:
+        """Say in the name of each seal that a session cannot be reached, and that it has left."""
+        path = SessionPath(claim.provider, claim.site, claim.session)
+        meant = claim.lifecycle, claim.incarnation
+        for ended_at_ms in (0, claim.born_at_ms + 1):
+            statements = tuple(
+                seal.state(claim.session, meant, quorum=1, sites=1, ended_at_ms=ended_at_ms)
+                for seal in seals
+            )
+            verdict = control.Verdict(
+                registry=seals[0].name,
+                session=claim.session,
+                witnesses=() if ended_at_ms else statements,
+                ending=statements if ended_at_ms else (),
+            )
+            self.node.publish(subjects.verdict(path), control.encode(verdict))
+            record = SessionRecord(
+                signed=self.signed(claim), witnesses=verdict.witnesses, ending=verdict.ending
+            )
+            records = control.Records(sender=seals[0].name, records=(record,))
+            for name in self._registries:
+                self.node.publish(subjects.gossip(name), control.encode(records))
+
+    def signed(self, claim: Claim) -> SignedClaim:
+        """Return what its owner last published of a session, or a forgery."""
+        for message in self._heard.values():
+            try:
+                signed = control.read_delta(message.payload).signed
+            except WireError:
+                continue  # its own rubbish
+            if signed.body == CLAIM_ENCODER.encode(claim):
+                return signed
+        return self._signed(claim)
 
     def repeat(self) -> None:
         """Say once more what owners said, in any order."""
@@ -239,4 +281,55 @@ MEMORY: Final = Scenario(
     expect=_is_remembered,
 )
 
-HOSTILE: Final = (LIES, REPEATED, COMPACTED, MEMORY)
+# A registry that lies ----------------------------------------------------------------------------
+
+
+def _lie_as_a_registry(cluster: Cluster, rng: Random) -> float:
+    cluster.mark("began")
+    intruder = Intruder(cluster, rng)
+    seal = keys.seal("registry-9")
+    presence = control.encode(control.Presence(registry=seal.name))
+    for turn in range(20):
+        at = 0.5 + 0.5 * turn
+        cluster.world.after(at, _publish, intruder.node, subjects.REGISTRIES, presence)
+        for supervisor in cluster.supervisors.values():
+            cluster.world.after(at + 0.1, _judge_now, intruder, supervisor, seal)
+    return 15.0
+
+
+def _publish(node: Node, subject: str, payload: bytes) -> None:
+    node.publish(subject, payload)
+
+
+def _judge_now(intruder: Intruder, supervisor: SupervisorShell, seal: Seal) -> None:
+    session = supervisor.machine.session
+    assert session is not None
+    intruder.judge(session.claim, seal)
+
+
+def _nobody_is_ended(run: Run) -> None:
+    cluster = run.cluster
+    must_all_succeed(asked(run, since=cluster.marks["began"], until=run.healed_at - 1))
+    no_evictions(run)
+    must(len(cluster.owners) == len(cluster.supervisors), "a session was replaced")
+    for name, held in cluster.views():
+        for session in cluster.owners:
+            lines = [line for line in held.story(session) if line.suspected]
+            must(not lines, f"{name} held {session} for suspected")
+            gone = [line for line in held.story(session) if line.lifecycle is Lifecycle.LEFT]
+            must(not gone, f"{name} held {session} for gone")
+    for name, registry in cluster.registries.items():
+        refused = registry.held.rejections[Reason.UNSUPPORTED]
+        must(refused > 0, f"{name} refused no lie")
+
+
+LIAR: Final = Scenario(
+    name="a-registry-that-lies-ends-nobody-alone",
+    form=fixed(mesh()),
+    faults=_lie_as_a_registry,
+    workload=_BUSY,
+    expect=_nobody_is_ended,
+    is_honest=False,
+)
+
+HOSTILE: Final = (LIES, REPEATED, COMPACTED, MEMORY, LIAR)

@@ -34,7 +34,7 @@ class RegistryShell:
         self.node = node
         self._instance = f"i{node.epoch}"
         self.machine = RegistryMachine(
-            name=node.name,
+            seal=keys.seal(node.name, site=node.site),
             verify=keys.vouch(),
             rng=node.rng,
             config=config,

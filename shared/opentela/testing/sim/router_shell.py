@@ -89,6 +89,7 @@ class RouterShell:
         )
         node.subscribe(subjects.ALL_DELTAS, self._on_delta)
         node.subscribe(subjects.ALL_VERDICTS, self._on_verdict)
+        node.subscribe(subjects.REGISTRIES, self._on_presence)
         node.subscribe(subjects.replies(node.name, self.instance), self._on_frame)
         node.on_no_responders = self._on_no_responders
         node.on_mesh_lost = self._on_mesh_lost
@@ -158,6 +159,14 @@ class RouterShell:
             self.unreadable += 1
         else:
             self._driver.feed(v.VerdictHeard(path=path, verdict=verdict))
+
+    def _on_presence(self, message: Message) -> None:
+        try:
+            presence = control.read_presence(message.payload)
+        except WireError:
+            self.unreadable += 1
+        else:
+            self._driver.feed(v.PresenceHeard(presence=presence))
 
     def _on_frame(self, message: Message) -> None:
         try:
