@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.e2e.processes import descendants, free_port, is_running, signal_all, wait_until
+from tests.slurm import configuration
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 USER: Final = "nobody"
@@ -26,10 +27,6 @@ USER: Final = "nobody"
 NODES: Final = ("n1", "n2", "n3")
 UP_WITHIN_S: Final = 30.0
 DOWN_WITHIN_S: Final = 10.0
-NODE_LOST_S: Final = 10
-"""A node that is silent for so long is down. Slurm's own default is five minutes."""
-KILL_WAIT_S: Final = 20
-"""From SIGTERM to SIGKILL; Slurm's own default is 30."""
 _DAEMONS: Final = ("munged", "slurmctld", "slurmd")
 _ON_PATH: Final = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
@@ -223,70 +220,11 @@ class Cluster:
             ["slurmctld", "-V"], env=self.environ, capture_output=True, text=True, check=True
         ).stdout.split()[-1]
         self._is_old = int(version.partition(".")[0]) < 23
-        self.conf.write_text(self._configuration())
+        self.conf.write_text(configuration.text(self.folder, NODES, is_old=self._is_old))
         gres = f"NodeName={_range(NODES)} Name=gpu Type=h200 File={self.folder}/dev/nvidia[0-1]\n"
         (self.folder / "gres.conf").write_text(gres)
         if not self._is_old:
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
-
-    def _configuration(self) -> str:
-        here, host = self.folder, os.uname().nodename.partition(".")[0]
-        ports = "\n".join(
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()}"
-            " CPUs=8 RealMemory=8000 Gres=gpu:h200:2 State=UNKNOWN"
-            for node in NODES
-        )
-        by_release = (
-            "SlurmctldParameters=preempt_send_user_signal"
-            if self._is_old
-            else "PreemptParameters=send_user_signal"
-        )
-        return f"""
-ClusterName=tests
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-CredType=cred/munge
-AuthInfo=socket={here}/munge.sock,cred_expire=5
-AuthAltTypes=auth/jwt
-AuthAltParameters=jwt_key={here}/state/jwt_hs256.key
-SlurmctldPort={free_port()}
-StateSaveLocation={here}/state
-SlurmdSpoolDir={here}/spool-%n
-SlurmctldPidFile={here}/slurmctld.pid
-SlurmdPidFile={here}/slurmd-%n.pid
-SlurmctldLogFile={here}/log/slurmctld.log
-SlurmdLogFile={here}/log/slurmd-%n.log
-SlurmctldDebug=info
-SlurmdDebug=info
-MpiDefault=none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SwitchType=switch/none
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-ReturnToService=2
-SlurmdParameters=config_overrides
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0,sched_min_interval=100000
-KillWait={KILL_WAIT_S}
-OverTimeLimit=0
-MinJobAge=300
-SlurmdTimeout={NODE_LOST_S}
-SlurmctldTimeout=10
-InactiveLimit=0
-MailProg=/bin/true
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-GresTypes=gpu
-{ports}
-PartitionName=gpu Nodes={_range(NODES)} Default=YES MaxTime=1-00:00:00 DefaultTime=00:10:00 \
-State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
-PartitionName=high Nodes={_range(NODES)} MaxTime=1:00:00 State=UP PriorityTier=10 PreemptMode=OFF
-{by_release}
-"""
 
     def _start(self) -> None:
         self._view = _private_view(self.folder)
