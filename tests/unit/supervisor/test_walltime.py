@@ -4,7 +4,7 @@ import pytest
 
 from opentela.core.errors import ConfigError
 from opentela.supervisor.config import WalltimeConfig
-from opentela.supervisor.walltime import Walltime, duration_s, end, plan
+from opentela.supervisor.walltime import Walltime, duration_s, end, is_told, plan
 
 NOON = 1_800_000_000.0
 
@@ -45,6 +45,14 @@ def test_the_earlier_of_flag_and_slurm_counts() -> None:
     assert end("", slurm, NOON) == NOON + 600
     assert end("1h", slurm, NOON) == NOON + 600
     assert end("5m", slurm, NOON) == NOON + 300
+
+
+def test_what_the_scheduler_tells_when_asked_counts_like_its_variable() -> None:
+    """Old releases of Slurm set no variable."""
+    assert end("", {}, NOON, told=NOON + 600) == NOON + 600
+    assert end("5m", {}, NOON, told=NOON + 600) == NOON + 300
+    assert is_told({"SLURM_JOB_END_TIME": "5"})
+    assert not is_told({"SLURM_JOB_END_TIME": ""})
 
 
 def test_a_malformed_end_of_slurm_names_its_variable() -> None:

@@ -174,6 +174,8 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         labels: Free words for those who choose, such as `tier = "a"`.
         aliases: Further names of models: `aliases."chat" = "Qwen/Qwen3-8B"`; an empty model means
             the only one of the engine.
+        ready_file: File that is there while requests are taken, and holds since when, in Unix
+            seconds; empty for none.
         beat_s: Between heartbeats, ±10 %. A registry probes when one and a half are missing, so
             that a death is known everywhere within two seconds.
     """
@@ -183,6 +185,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     node: str = ""
     labels: dict[str, str] = {}
     aliases: dict[str, str] = {}
+    ready_file: str = ""
     beat_s: Seconds = BEAT_EVERY_S
     engine: EngineConfig = EngineConfig()
     watch: WatchConfig = WatchConfig()

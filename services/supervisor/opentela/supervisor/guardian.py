@@ -50,6 +50,9 @@ _IGNORED: Final = (
     signal.SIGUSR2,
 )
 """Slurm signals every process of a step: the guardian goes last, whoever asks."""
+_WARNINGS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""By these a scheduler warns every process of a step. The supervisor leaves in order then; an
+engine that has no use of its own for them would be ended on the spot, with all its requests."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -211,7 +214,8 @@ def _become(
             os._exit(1)  # it died before the kernel knew that we care
         signal.set_wakeup_fd(-1)
         # Python ignores SIGPIPE and SIGXFSZ; an engine expects what every program gets.
-        for number in (*_IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        expected = {*_IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ} - {*_WARNINGS}
+        for number in sorted(expected):
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - the user's command
     except OSError as error:

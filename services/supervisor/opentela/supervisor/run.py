@@ -25,7 +25,9 @@ from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.output import Copier
 from opentela.supervisor.process import reclaim
+from opentela.supervisor.ready_file import ReadyFile
 from opentela.supervisor.shell import SupervisorShell
+from opentela.supervisor.slurm import inside
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
 
@@ -53,12 +55,13 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    machine = _machine(config, argv, place, walltime)
+    told = 0.0 if walltimes.is_told(os.environ) else await inside.ends_at(os.environ)
+    machine = _machine(config, argv, place, _end(walltime, told))
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
         clock=SystemClock(),
-        on_ready=life.ready,
+        on_ready=ReadyFile(config.ready_file, wall=SystemClock().wall, on_ready=life.ready).tell,
         shows_output=bool(config.health.token_file),
     )
     async with AsyncExitStack() as stack:
@@ -96,9 +99,14 @@ async def serve(
         )
 
 
-def _machine(config: SupervisorConfig, argv: Sequence[str], place: Place, walltime: str) -> Machine:
+def _end(walltime: str, told: float) -> float:
+    return walltimes.end(walltime, os.environ, SystemClock().wall(), told=told)
+
+
+def _machine(
+    config: SupervisorConfig, argv: Sequence[str], place: Place, ends_at: float
+) -> Machine:
     clock = SystemClock()
-    ends_at = walltimes.end(walltime, os.environ, clock.wall())
     adapter = adapter_for(config.engine.kind, argv)
     found = hardware.find(os.environ)
     return Machine(

@@ -59,10 +59,10 @@ def duration_s(text: str, *, field: str) -> float:
     return seconds
 
 
-def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
+def end(flag: str, environ: Mapping[str, str], wall: float, *, told: float = 0.0) -> float:
     """Return when the allocation ends, in Unix seconds; 0 when nobody knows.
 
-    The earlier of `--walltime` and Slurm's own word counts.
+    The earliest of `--walltime`, the environment's word and what the scheduler *told* counts.
 
     Raises:
         ConfigError: Either is malformed.
@@ -78,7 +78,14 @@ def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
                 f"${_END_VARIABLE} = {given!r} is no Unix time",
                 remedy="unset it, or use --walltime",
             ) from error
+    if told:
+        ends.append(told)
     return min(ends, default=0.0)
+
+
+def is_told(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment says when the allocation ends, so that nobody need ask."""
+    return bool(environ.get(_END_VARIABLE))
 
 
 def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | None:

@@ -1,0 +1,58 @@
+"""A file that is there while requests are taken: how a job script, or its successor, learns it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from opentela.core.errors import ConfigError
+
+_FOR_ALL: Final = 0o644
+
+
+class ReadyFile:
+    """Keeps the file as readiness is; passes on what it is told.
+
+    Args:
+        path: Of the file; empty for none.
+        wall: Unix seconds of now; the file holds when we became ready.
+        on_ready: Whom to tell, too.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+
+    def __init__(
+        self, path: str, *, wall: Callable[[], float], on_ready: Callable[[bool, str], None]
+    ) -> None:
+        self._path = Path(path) if path else None
+        self._wall = wall
+        self._on_ready = on_ready
+        self._is_there = False
+        if self._path:
+            try:
+                self._path.unlink(missing_ok=True)
+                self._write(self._path.with_suffix(".try"))
+                self._path.with_suffix(".try").unlink()
+            except OSError as error:
+                raise ConfigError(
+                    f"ready_file = {path}: {os.strerror(error.errno or 0)}",
+                    remedy="name a file in a folder that exists and can be written",
+                ) from error
+
+    def tell(self, flag: bool, reason: str = "") -> None:  # noqa: FBT001 - reads as a fact
+        """State whether requests are taken."""
+        self._on_ready(flag, reason)
+        if self._path is None or flag is self._is_there:
+            return
+        self._is_there = flag
+        if flag:
+            # Whoever sees the file sees all of it.
+            self._write(self._path.with_suffix(".try"))
+            self._path.with_suffix(".try").replace(self._path)
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, path: Path) -> None:
+        path.write_text(f"{self._wall():.3f}\n", encoding="ascii")
+        path.chmod(_FOR_ALL)

@@ -1,0 +1,56 @@
+"""What Slurm says of the very job that we run in."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opentela.core.errors import OtelaError
+from opentela.supervisor.slurm.command_line import CommandLine
+from opentela.supervisor.slurm.job import Job
+from opentela.supervisor.slurm.library import Library, is_configured
+from opentela.supervisor.slurm.port import Scheduler
+from opentela.telemetry import log as logs
+
+log: Final = logs.get_logger()
+
+_JOB: Final = ("SLURM_JOB_ID", "SLURM_JOBID")
+_TRIES_MAX: Final = 3
+"""A controller that restarts or is flooded answers the next time; each try waits long enough."""
+
+
+def job_id(environ: Mapping[str, str]) -> int:
+    """Return the number of the job that we run in; 0 when we run in none."""
+    given = next((environ[name] for name in _JOB if environ.get(name)), "")
+    return int(given) if given.isdecimal() else 0
+
+
+async def ends_at(environ: Mapping[str, str]) -> float:
+    """Return when our job ends, Unix seconds; 0 when we are in none, or nobody can say.
+
+    Releases before 23.02 do not tell a job its end by `$SLURM_JOB_END_TIME`, so Slurm is asked.
+    """
+    number = job_id(environ)
+    if not number:
+        return 0.0
+    reason = ""
+    for scheduler in _schedulers(environ):
+        try:
+            found = await scheduler.jobs(ids=[number])
+        except OtelaError as error:
+            reason = str(error)
+        else:
+            return _end(found)
+    log.warning("walltime_unknown", job=number, reason=reason)
+    return 0.0
+
+
+def _end(found: Sequence[Job]) -> float:
+    return found[0].ends_at if found else 0.0
+
+
+def _schedulers(environ: Mapping[str, str]) -> Sequence[Scheduler]:
+    """Return whom to ask in turn: commands first; a container often has pyslurm alone."""
+    asked: list[Scheduler] = [CommandLine(environ)] * _TRIES_MAX
+    if is_configured(environ) and importlib.util.find_spec("pyslurm"):
+        asked.append(Library(environ))
+    return asked
