@@ -79,6 +79,9 @@ _MAPPERS: Final = {Role.ROUTER: _ALL, Role.PLACER: _ALL, Role.TOOL: _ALL}
 TABLE: Final = (
     Row("delta", {Role.PROVIDER: _OWN}, {Role.REGISTRY: _ALL, **_MAPPERS}),
     Row("beat", {Role.PROVIDER: _OWN}, {Role.REGISTRY: _ALL}),
+    # What a provider's scheduler knows, and what routers see of it: each a reason to look.
+    Row("advice", {Role.PROVIDER: _OWN}, {Role.REGISTRY: _ALL}),
+    Row("sighting", {Role.ROUTER: _ALL}, {Role.REGISTRY: _ALL}),
     Row("probe", {Role.REGISTRY: _ALL}, {Role.PROVIDER: _OWN}),
     Row(
         "verdict",

@@ -64,6 +64,24 @@ class ProbeReply(msgspec.Struct, frozen=True, kw_only=True, tag="probe_reply", t
     signed: SignedClaim
 
 
+class Advice(msgspec.Struct, frozen=True, kw_only=True, tag="advice", tag_field="kind"):
+    """`otela.v1.advice.<p>.<s>.<n>`: what a scheduler knows of a session, out of the band.
+
+    Attributes:
+        alive: Whether its job runs; it is believed for a while, and no longer than its beats allow.
+        reason: Why not, for people.
+    """
+
+    alive: bool
+    reason: str = ""
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True, tag="sighting", tag_field="kind"):
+    """`otela.v1.sighting.<p>.<s>.<n>`: requests of *router* to the session fail: look at it."""
+
+    router: str
+
+
 class Verdict(
     msgspec.Struct,
     frozen=True,
@@ -228,6 +246,8 @@ read_delta: Final = Reader[Delta](Delta)
 read_beat: Final = Reader[Beat](Beat)
 read_probe: Final = Reader[Probe](Probe)
 read_probe_reply: Final = Reader[ProbeReply](ProbeReply)
+read_advice: Final = Reader[Advice](Advice)
+read_sighting: Final = Reader[Sighting](Sighting)
 read_verdict: Final = Reader[Verdict](Verdict)
 read_snapshot_ask: Final = Reader[SnapshotAsk](SnapshotAsk)
 read_snapshot_answer: Final = Reader[SnapshotAnswer](SnapshotAnswer)

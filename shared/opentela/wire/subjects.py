@@ -37,6 +37,8 @@ def at_hub(subject: str) -> str:
 
 ALL_DELTAS: Final = f"{ROOT}.delta.>"
 ALL_BEATS: Final = f"{ROOT}.beat.>"
+ALL_ADVICE: Final = f"{ROOT}.advice.>"
+ALL_SIGHTINGS: Final = f"{ROOT}.sighting.>"
 ALL_VERDICTS: Final = f"{ROOT}.verdict.>"
 ALL_EVENTS: Final = f"{ROOT}.events.>"
 
@@ -77,6 +79,16 @@ def beat(path: SessionPath) -> str:
 def probe(path: SessionPath) -> str:
     """A registry asks a session whether it lives."""
     return f"{ROOT}.probe.{_path(path)}"
+
+
+def advice(path: SessionPath) -> str:
+    """A provider's site says what its scheduler knows of a session; only registries listen."""
+    return f"{ROOT}.advice.{_path(path)}"
+
+
+def sighting(path: SessionPath) -> str:
+    """A router says that its requests to a session fail; only registries listen."""
+    return f"{ROOT}.sighting.{_path(path)}"
 
 
 def verdict(path: SessionPath) -> str:

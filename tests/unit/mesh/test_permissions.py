@@ -14,11 +14,11 @@ EXPECTED = {
     "registry": (
         Member(role=Role.REGISTRY, name="r1"),
         "probe.> verdict.> registries gossip.> snapshot inbox.> events.>",
-        "delta.> beat.> verdict.> registries gossip.r1 snapshot relay inbox.r1.> reply.r1.>",
+        "advice.> sighting.> delta.> beat.> verdict.> registries gossip.r1 snapshot relay inbox.r1.> reply.r1.>",
     ),
     "router": (
         ROUTER,
-        "snapshot relay data.> usage",
+        "sighting.> snapshot relay data.> usage",
         "delta.> verdict.> registries inbox.edge.> events.> reply.edge.>",
     ),
     "placer": (
@@ -33,12 +33,12 @@ EXPECTED = {
     ),
     "provider": (
         PROVIDER,
-        "delta.p.*.> beat.p.*.> reply.*.*.p.>",
+        "advice.p.*.> delta.p.*.> beat.p.*.> reply.*.*.p.>",
         "probe.p.*.> verdict.p.*.> data.p.*.> command.p.*.>",
     ),
     "provider at one site": (
         AT_SITE,
-        "delta.p.a.> beat.p.a.> reply.*.*.p.>",
+        "advice.p.a.> delta.p.a.> beat.p.a.> reply.*.*.p.>",
         "probe.p.a.> verdict.p.a.> data.p.a.> command.p.a.>",
     ),
 }
@@ -49,7 +49,7 @@ MAKE = {
     for verb in ("CREATE", "UPDATE")
 }
 KEPT = {"registry": MAKE, "router": READ, "placer": READ, "tool": READ}
-INTEREST = "delta.* beat.* reply.*.*.*"
+INTEREST = "advice.* delta.* beat.* reply.*.*.*"
 
 
 def listed(words: str) -> tuple[str, ...]:
@@ -78,6 +78,7 @@ def test_a_leaf_carries_its_providers_at_its_sites() -> None:
     """And hears of the interest of others in what they say, by patterns that match no message."""
     carried = permissions.of_leaf(("a", "b"), providers=("p", "q"))
     assert tuple(sorted(carried.publish)) == listed(
+        "advice.p.a.> advice.p.b.> advice.q.a.> advice.q.b.> "
         "delta.p.a.> delta.p.b.> delta.q.a.> delta.q.b.> "
         "beat.p.a.> beat.p.b.> beat.q.a.> beat.q.b.> reply.*.*.p.> reply.*.*.q.> " + INTEREST
     )
@@ -95,7 +96,7 @@ def test_a_leaf_without_a_list_of_providers_carries_everybody_at_its_site() -> N
     """But nobody elsewhere."""
     carried = permissions.of_leaf(("a",))
     assert tuple(sorted(carried.publish)) == listed(
-        "delta.*.a.> beat.*.a.> reply.*.*.*.> " + INTEREST
+        "advice.*.a.> delta.*.a.> beat.*.a.> reply.*.*.*.> " + INTEREST
     )
     assert permissions.may_publish(carried, "otela.v1.delta.q.a.n")
     assert not permissions.may_publish(carried, "otela.v1.delta.q.b.n")

@@ -127,11 +127,48 @@ def test_a_running_job_keeps_its_session(detector: Detector) -> None:
 
 
 def test_an_ended_job_is_failure_once_the_session_is_late(detector: Detector) -> None:
-    """An advisory alone does not overrule a beating session."""
+    """An advisory alone does not overrule a beating session, but has it looked at."""
     detector.advise(A, 1.0, alive=False)
-    assert detector.due(1.0) == []
-    assert detector.due(1.5) == [SendProbe(A, 1), Failed(A)]
+    assert detector.due(1.0) == [SendProbe(A, 1)]
+    assert detector.is_over(A, 1.4)
+    assert detector.due(1.5) == [Failed(A)]
+    assert not detector.is_over(A, 11.0)
     detector.advise(B, 1.0, alive=False)
+    assert not detector.is_over(B, 1.0)
+
+
+@pytest.mark.parametrize("why", ["its requests fail", "its job is over"])
+def test_nobody_there_is_believed_at_once_with_a_second_reason(
+    detector: Detector, why: str
+) -> None:
+    """Though its beat is not late yet; without one, a lost subscription would do as much."""
+    if why == "its job is over":
+        detector.advise(A, 0.2, alive=False)
+    else:
+        detector.doubt(A, 0.2)
+    assert detector.due(0.2) == [SendProbe(A, 1)]
+    detector.refused(A, 0.3)
+    assert detector.due(0.3) == [Failed(A)]
+
+
+def test_without_a_second_reason_nobody_there_waits_for_the_beat(detector: Detector) -> None:
+    """Interest is lost for a moment whenever a server restarts."""
+    detector.urge(A, 0.2)
+    detector.due(0.2)
+    detector.refused(A, 0.3)
+    assert detector.due(0.3) == []
+
+
+def test_a_doubt_ends_with_a_sign_of_life(detector: Detector) -> None:
+    """It is of this moment."""
+    detector.doubt(A, 0.2)
+    detector.due(0.2)
+    detector.heard(A, 0.3)
+    detector.urge(A, 0.4)
+    detector.due(0.4)
+    detector.refused(A, 0.5)
+    assert detector.due(0.5) == []
+    detector.doubt(B, 0.5)
 
 
 def test_an_urged_session_is_probed_before_it_is_late(detector: Detector) -> None:

@@ -17,6 +17,7 @@ from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.wire import control, events, subjects
 from opentela.wire.control import (
+    Advice,
     Beat,
     Delta,
     Page,
@@ -25,6 +26,7 @@ from opentela.wire.control import (
     Probe,
     ProbeReply,
     Records,
+    Sighting,
     Verdict,
 )
 from opentela.wire.events import LifecycleEvent
@@ -106,6 +108,18 @@ HEARD: list[tuple[str, str, bytes, m.Event]] = [
         subjects.REGISTRIES,
         control.encode(Presence(registry="registry2")),
         m.PresenceHeard(presence=Presence(registry="registry2")),
+    ),
+    (
+        "advice",
+        subjects.advice(PATH),
+        control.encode(Advice(alive=False)),
+        m.Advised(path=PATH, advice=Advice(alive=False)),
+    ),
+    (
+        "sighting",
+        subjects.sighting(PATH),
+        control.encode(Sighting(router="router1")),
+        m.Sighted(path=PATH, sighting=Sighting(router="router1")),
     ),
     ("gossip", subjects.gossip(NAME), control.encode(DIGEST), m.GossipHeard(message=DIGEST)),
     (

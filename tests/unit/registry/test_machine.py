@@ -17,10 +17,12 @@ from opentela.registry.config import RegistryConfig
 from opentela.registry.detector import Detector
 from opentela.testing.owner import BORN_AT_MS, Owner
 from opentela.wire.control import (
+    Advice,
     Beat,
     Page,
     PageAsk,
     ProbeReply,
+    Sighting,
 )
 
 
@@ -123,8 +125,19 @@ def test_an_answering_session_lives_without_beats(registry: Driven, owner: Owner
 def test_an_advisory_is_a_path_of_its_own(registry: Driven, owner: Owner) -> None:
     """A scheduler that says that the job has ended is believed as soon as beats are late."""
     registry.join(owner, 3.2)
-    registry.step(3.3, m.Advised(session=owner.claim.session, alive=False))
+    registry.step(3.3, m.Advised(path=owner.path, advice=Advice(alive=False)))
     actions = registry.run(4.8)
+    assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["SUSPECTED"]
+
+
+def test_a_routers_word_makes_it_look(registry: Driven, owner: Owner) -> None:
+    """At once; and what it finds is a suspicion at once."""
+    registry.join(owner, 3.2)
+    sighted = m.Sighted(path=owner.path, sighting=Sighting(router="router1"))
+    (probe,) = only(m.PublishProbe, registry.step(3.3, sighted))
+    assert probe.path == owner.path
+    refused = m.ProbeRefused(provider=owner.path.provider, session=owner.path.session)
+    actions = registry.step(3.3, refused)
     assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["SUSPECTED"]
 
 

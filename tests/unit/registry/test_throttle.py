@@ -1,10 +1,10 @@
-"""Once in a while for each session."""
+"""Once in a while for each session, so often for all."""
 
 import pytest
 
 from opentela.core.ids import SessionId
 from opentela.registry import throttle as throttles
-from opentela.registry.throttle import Throttle
+from opentela.registry.throttle import Budget, Throttle
 
 A, B, C = (SessionId(name) for name in "abc")
 
@@ -24,3 +24,11 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         throttle.may(session, 0.0)
     assert not throttle.may(C, 1.0)
     assert throttle.may(A, 1.0)
+
+
+def test_a_budget_is_for_all_together() -> None:
+    """As many at once as a second brings, then one each time that is due."""
+    budget = Budget(2.0)
+    assert [budget.may(0.0) for _ in range(3)] == [True, True, False]
+    assert [budget.may(0.5), budget.may(0.5)] == [True, False]
+    assert [budget.may(9.0) for _ in range(3)] == [True, True, False]

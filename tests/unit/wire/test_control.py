@@ -8,6 +8,7 @@ from opentela.core.record import Lifecycle, SessionRecord, SignedClaim, Statemen
 from opentela.wire import control
 from opentela.wire.control import (
     CONTROL_BYTES_MAX,
+    Advice,
     Beat,
     Delta,
     DigestAsk,
@@ -20,6 +21,7 @@ from opentela.wire.control import (
     Reader,
     Records,
     Repair,
+    Sighting,
     Verdict,
 )
 
@@ -59,6 +61,16 @@ GOLDEN = [
         ProbeReply(sequence=7, signed=SIGNED),
         control.read_probe_reply,
         ("83a46b696e64ab70726f62655f7265706c79a873657175656e636507a67369676e656492c40162c40173"),
+    ),
+    (
+        Advice(alive=False, reason="over"),
+        control.read_advice,
+        "83a46b696e64a6616476696365a5616c697665c2a6726561736f6ea46f766572",
+    ),
+    (
+        Sighting(router="r"),
+        control.read_sighting,
+        "82a46b696e64a87369676874696e67a6726f75746572a172",
     ),
     (
         Verdict(registry="r", session=SESSION, witnesses=(SAID,), ending=(SAID,)),

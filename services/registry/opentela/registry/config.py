@@ -38,8 +38,9 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             notice that it is back.
         grace_s: Seconds of suspicion until `LEFT`, which cannot be taken back. Above the longest
             pause that is to be survived, with time to reconnect: 32 s of SIGSTOP and 13 s.
-        advisory_ttl_s: Seconds for which a scheduler's or leaf's word on a session holds. Nothing
-            brings such words yet.
+        advisory_ttl_s: Seconds for which a scheduler's word on a session holds (`otela advise`).
+            While it says that the session ended, silence is believed at once and `grace_s` is not
+            waited for; while it says that it runs, no silence is believed.
     """
 
     late_beats: Annotated[float, Meta(gt=1)] = 1.5

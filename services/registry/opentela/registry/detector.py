@@ -3,19 +3,21 @@
 A session beats. While it does, nothing is asked of it. When a beat is late it is probed, and then
 it is the paths together that decide:
 
-==================  ===========================================  ===================
-heartbeat           probe                                        so the session is
-==================  ===========================================  ===================
-in time             anything                                     alive
-late                answered                                     alive
-late                "no responders"                              failed, at once
-lease is over       `probes_min` unanswered                      failed
-late                an advisory says that it ended               failed, at once
-anything            an advisory says that it runs                alive
-==================  ===========================================  ===================
+==================  ==================  ================================  ===================
+heartbeat           probe               scheduler, routers                so the session is
+==================  ==================  ================================  ===================
+in time             answered            anything                          alive
+late                answered            anything                          alive
+in time             "no responders"     it ended; its requests fail       failed, at once
+late                "no responders"     nothing                           failed, at once
+late                anything            it ended                          failed, at once
+lease is over       `probes_min` lost   nothing                           failed
+anything            anything            it runs                           alive
+==================  ==================  ================================  ===================
 
 "Failed" is this registry's own observation; what follows from it is decided elsewhere. One sign of
-life on any path ends it.
+life on any path ends it. A router's word only makes a registry look: that requests fail is nothing
+against a session that answers.
 """
 
 import heapq
@@ -70,6 +72,7 @@ class _Watch:
         "failed_at",
         "has_spoken",
         "heard_at",
+        "is_doubted",
         "is_gone",
         "is_urged",
         "probe_at",
@@ -85,6 +88,7 @@ class _Watch:
         self.advice: _Advice | None = None
         self.entry_at: float | None = None
         self.is_urged = False
+        self.is_doubted = False
         self.forget_probes(now)
 
     def forget_probes(self, now: float) -> None:
@@ -147,7 +151,7 @@ class Detector:
         watch.has_spoken = True
         if every_s > 0:
             watch.every_s = min(max(every_s, BEAT_EVERY_MIN_S), BEAT_EVERY_MAX_S)
-        watch.is_urged = False
+        watch.is_urged = watch.is_doubted = False
         watch.failed_at = None
         watch.forget_probes(now)
         self._failing.pop(session, None)
@@ -163,11 +167,26 @@ class Detector:
         self._enter(session, watch, now)
 
     def advise(self, session: SessionId, now: float, *, alive: bool) -> None:
-        """Take the word of a scheduler or a leaf on a session."""
+        """Take the word of a scheduler on a session; that it ended is looked into at once."""
         watch = self._watches.get(session)
         if watch is not None:
             watch.advice = _Advice(alive, now + self._config.advisory_ttl_s)
             self._enter(session, watch, now)
+            if not alive:
+                self.doubt(session, now)
+
+    def is_over(self, session: SessionId, now: float) -> bool:
+        """Return whether a scheduler says that the session ended."""
+        watch = self._watches.get(session)
+        advice = watch.advice if watch is not None else None
+        return advice is not None and not advice.alive and now < advice.until
+
+    def doubt(self, session: SessionId, now: float) -> None:
+        """Probe a session now, and believe at once that nobody is there, if so it is."""
+        watch = self._watches.get(session)
+        if watch is not None and watch.failed_at is None:
+            watch.is_doubted = True
+            self.urge(session, now)
 
     def urge(self, session: SessionId, now: float) -> None:
         """Probe a session now, although its beats are in time: somebody else cannot reach it."""
@@ -220,10 +239,13 @@ class Detector:
 
     def _has_failed(self, watch: _Watch, now: float) -> bool:
         advice = watch.advice if watch.advice and now < watch.advice.until else None
-        if now < self._late_at(watch) or (advice and advice.alive):
+        if advice and advice.alive:
             return False
-        if watch.is_gone or advice:
+        is_late = now >= self._late_at(watch)
+        if watch.is_gone and (is_late or watch.is_doubted):
             return True
+        if not is_late or advice:
+            return is_late
         lease_ends_at = watch.heard_at + watch.every_s * self._config.lease_beats
         return now >= lease_ends_at and watch.unanswered >= self._config.probes_min
 

@@ -67,6 +67,8 @@ def conversations(*, name: str, instance: str) -> tuple[Conversation, ...]:
     return (
         Conversation("delta", subjects.ALL_DELTAS, _delta),
         Conversation("beat", subjects.ALL_BEATS, _beat),
+        Conversation("advice", subjects.ALL_ADVICE, _advice),
+        Conversation("sighting", subjects.ALL_SIGHTINGS, _sighting),
         Conversation("verdict", subjects.ALL_VERDICTS, _verdict),
         Conversation("registries", subjects.REGISTRIES, _presence),
         Conversation("gossip", subjects.gossip(name), _gossip),
@@ -108,6 +110,16 @@ def _delta(message: Message) -> m.Event:
 def _beat(message: Message) -> m.Event:
     beat = control.read_beat(message.payload)
     return m.BeatHeard(path=subjects.path_of(message.subject), beat=beat)
+
+
+def _advice(message: Message) -> m.Event:
+    advice = control.read_advice(message.payload)
+    return m.Advised(path=subjects.path_of(message.subject), advice=advice)
+
+
+def _sighting(message: Message) -> m.Event:
+    sighting = control.read_sighting(message.payload)
+    return m.Sighted(path=subjects.path_of(message.subject), sighting=sighting)
 
 
 def _verdict(message: Message) -> m.Event:

@@ -16,6 +16,7 @@ from opentela.registry import messages as m
 from opentela.registry.boot import Boot, Phase
 from opentela.registry.compaction import own_cut_ms, shared_cut_ms
 from opentela.registry.config import RegistryConfig
+from opentela.registry.hints import Hints
 from opentela.registry.models import routable_sessions
 from opentela.registry.peers import Peers
 from opentela.registry.sessions import Moment, Sessions
@@ -64,6 +65,7 @@ class RegistryMachine:
         self._peers = Peers(config.peers)
         self._boot = Boot(config.peers)
         self._sessions = Sessions(seal=seal, verify=verify, config=config, peers=self._peers)
+        self._hints = Hints(self._sessions.held, self._sessions.detector)
         self._round_at = self._sweep_at = self._expected_at = self._pardoned_at = 0.0
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
@@ -134,8 +136,10 @@ class RegistryMachine:
                 actions = sessions.answered(at, event.provider, event.session, event.reply.signed)
             case m.ProbeRefused(provider=provider, session=session):
                 sessions.refused(at, provider, session)
-            case m.Advised(session=session, alive=alive):
-                sessions.detector.advise(session, at.now, alive=alive)
+            case m.Advised(path=path, advice=advice):
+                actions = self._hints.advised(at.now, path, advice)
+            case m.Sighted(path=path):
+                self._hints.sighted(at.now, path)
             case m.Restored():
                 self._boot.has_state = bool(event.records)
                 actions = sessions.merged(at, event.records, "state file")

@@ -8,6 +8,7 @@ from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import SessionRecord, SignedClaim
 from opentela.core.refusal import Rejection
 from opentela.wire.control import (
+    Advice,
     Beat,
     Gossip,
     Page,
@@ -17,6 +18,7 @@ from opentela.wire.control import (
     ProbeReply,
     Records,
     Repair,
+    Sighting,
     SnapshotAsk,
     Verdict,
 )
@@ -64,10 +66,17 @@ class ProbeRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler or a leaf said whether a session runs."""
+    """A provider's site said over the subject of *path* what its scheduler knows."""
 
-    session: SessionId
-    alive: bool
+    path: SessionPath
+    advice: Advice
+
+
+class Sighted(msgspec.Struct, frozen=True, kw_only=True):
+    """A router said that its requests to a session fail."""
+
+    path: SessionPath
+    sighting: Sighting
 
 
 class VerdictHeard(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +138,15 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SessionEvent: TypeAlias = (
-    Restored | DeltaHeard | BeatHeard | ProbeAnswered | ProbeRefused | Advised | Leaving | Tick
+    Restored
+    | DeltaHeard
+    | BeatHeard
+    | ProbeAnswered
+    | ProbeRefused
+    | Advised
+    | Sighted
+    | Leaving
+    | Tick
 )
 PeerEvent: TypeAlias = (
     VerdictHeard

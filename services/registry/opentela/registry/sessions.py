@@ -85,11 +85,7 @@ class Sessions:
     def answered(
         self, at: Moment, provider: ProviderId, session: SessionId, signed: SignedClaim
     ) -> list[Action]:
-        """Take a claim that its owner answered a probe with.
-
-        An answer does not say where it comes from as fully as a delta does: its path is the one
-        that was probed.
-        """
+        """Take a claim that its owner answered a probe with, over the path that was probed."""
         path = self._probed_path(session)
         if path is None or path.provider != provider:
             return []
@@ -366,7 +362,10 @@ class Sessions:
         for session, failed_at in self.detector.failing.items():
             record = self.held.records[session]
             is_confirmed = judgement.is_met(bar, record.witnesses)
-            if at.now >= failed_at + self._grace_s and is_suspected(record) and is_confirmed:
+            # Who is silent and whose job is over is not waited for.
+            is_over = self.detector.is_over(session, at.now)
+            is_due = is_over or at.now >= failed_at + self._grace_s
+            if is_due and is_suspected(record) and is_confirmed:
                 overdue.append(session)
         return overdue
 

@@ -128,10 +128,6 @@ class RegistryShell:
         """Take note that the connection to the mesh was lost or is back."""
         self._feed(m.MeshBack() if connected else m.MeshLost())
 
-    def advise(self, event: m.Advised) -> None:
-        """Take the word of a scheduler or a leaf on a session."""
-        self._feed(event)
-
     # In ----------------------------------------------------------------------
 
     async def _listen(self, conversation: Conversation, *, queue: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Once in a while for each session, however often there is a reason."""
+"""Once in a while for each session, and so often for all, however often there is a reason."""
 
 from collections import OrderedDict
 from typing import Final
@@ -25,4 +25,22 @@ class Throttle:
         self._at.move_to_end(session)
         if len(self._at) > KEYS_MAX:
             self._at.popitem(last=False)
+        return True
+
+
+class Budget:
+    """Says yes at most *per_s* times a second, as many at once after a second without."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._left = per_s
+        self._at = 0.0
+
+    def may(self, now: float) -> bool:
+        """Return whether one more may be, and if so take it as done."""
+        self._left = min(self._per_s, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
         return True

@@ -11,6 +11,7 @@ from opentela.router.journal import Journal
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Policy
 from opentela.router.ports import Link
+from opentela.router.sightings import Sightings
 
 _CORS: Final = (
     b"access-control-allow-origin: %b\r\n"
@@ -31,6 +32,7 @@ class Desk:
         chooser: Chooser,
         policy: Policy,
         outcomes: Outcomes,
+        sightings: Sightings,
         journal: Journal,
         clock: Clock,
         rng: Rng,
@@ -41,10 +43,12 @@ class Desk:
         self.chooser = chooser
         self.policy = policy
         self.outcomes = outcomes
+        self.sightings = sightings
         self.journal = journal
         self.clock = clock
         self.rng = rng
         self.loop = asyncio.get_running_loop()
+        self.has_sighted = asyncio.Event()
         self.in_flight = 0
         self.idle = asyncio.Event()
         self.idle.set()

@@ -209,7 +209,10 @@ class Exchange:
         leg.stream = None  # which holds the leg as its sink
         if leg.is_counted:
             desk.policy.on_request_end(self._call, chosen)
-        desk.outcomes.end(desk.clock.now(), chosen.session, action.result)
+        now = desk.clock.now()
+        desk.outcomes.end(now, chosen.session, action.result)
+        if desk.sightings.saw(now, chosen.path, action.result):
+            desk.has_sighted.set()
         desk.journal.attempt_ended(action.result)
         if action.result not in _UNREMARKABLE:
             self._log_attempt(chosen, action)

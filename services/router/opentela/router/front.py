@@ -17,6 +17,7 @@ from opentela.router.pages import Pages
 from opentela.router.paths import forwarded
 from opentela.router.plugins import policy
 from opentela.router.ports import Link
+from opentela.router.sightings import Sightings
 from opentela.telemetry.health import listen_error, split_address
 from opentela.telemetry.log import get_logger
 
@@ -50,6 +51,7 @@ class Front:
         self.directory = Directory()
         self.journal = Journal()
         self.outcomes = Outcomes(config.ejection)
+        self.sightings = Sightings()
         chosen = policy(config.policy, rng)
         chooser = Chooser(
             self.directory, self.outcomes, chosen, walltime_margin_s=config.walltime_margin_s
@@ -61,6 +63,7 @@ class Front:
             chooser=chooser,
             policy=chosen,
             outcomes=self.outcomes,
+            sightings=self.sightings,
             journal=self.journal,
             clock=clock,
             rng=rng,

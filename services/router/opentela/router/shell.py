@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from opentela.core.errors import MeshUnavailableError
 from opentela.core.record import SessionRecord
 from opentela.mesh import data_client, nats_bus, warrants
 from opentela.mesh.access import Access
@@ -15,6 +16,7 @@ from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
 from opentela.router.config import RouterConfig
+from opentela.router.desk import Desk
 from opentela.router.front import Front
 from opentela.router.link import MeshLink
 from opentela.service import Lifecycle, SystemClock
@@ -22,6 +24,7 @@ from opentela.telemetry import metrics
 from opentela.telemetry.health import read_token, split_address
 from opentela.telemetry.log import get_logger
 from opentela.view.shell import View
+from opentela.wire import control, subjects
 
 log: Final = get_logger()
 
@@ -171,8 +174,22 @@ class RouterShell:
 
     async def _run_tasks(self, stack: AsyncExitStack, front: Front, view: View) -> None:
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        for work in (front.journal.publish_usage(self._bus), self._await_view(view)):
+        for work in (
+            front.journal.publish_usage(self._bus),
+            self._await_view(view),
+            self._tell_sightings(front.desk),
+        ):
             stack.callback(tasks.create_task(work).cancel)
+
+    async def _tell_sightings(self, desk: Desk) -> None:
+        sighting = control.encode(control.Sighting(router=self._access.name))
+        while True:
+            await desk.has_sighted.wait()
+            desk.has_sighted.clear()
+            for path in desk.sightings.taken():
+                # Lost with the mesh, it would be no news any more.
+                with suppress(MeshUnavailableError):
+                    await self._bus.publish(subjects.sighting(path), sighting)
 
     async def _await_view(self, view: View) -> None:
         await view.wait_caught_up()

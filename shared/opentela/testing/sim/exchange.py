@@ -30,6 +30,7 @@ from opentela.testing.sim import history
 from opentela.testing.sim.driver import Driver
 from opentela.testing.sim.history import Request
 from opentela.testing.sim.leg import Leg
+from opentela.wire import control, subjects
 
 if TYPE_CHECKING:
     from opentela.testing.sim.router_shell import RouterShell
@@ -133,6 +134,10 @@ class Exchange:
             leg.cancel(action.why)
         router.policy.on_request_end(self._call, action.candidate)
         router.outcomes.end(router.node.now(), action.candidate.session, action.result)
+        router.sightings.saw(router.node.now(), action.candidate.path, action.result)
+        for sighted in router.sightings.taken():
+            sighting = control.Sighting(router=router.node.name)
+            router.node.publish(subjects.sighting(sighted), control.encode(sighting))
         if action.why:
             session = action.candidate.session[-6:]
             router.node.note(".", f"{self.request.name} at {session} failed: {action.why}")

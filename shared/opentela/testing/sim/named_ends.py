@@ -1,5 +1,6 @@
 """Named scenarios of the end of a session: who is kept, who is ended, and what comes after."""
 
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -29,11 +30,12 @@ def _isolate(cluster: Cluster) -> None:
 
 def _isolate_and_vouch(cluster: Cluster, _: Random) -> float:
     _isolate(cluster)
-    session = cluster.supervisors["gpu-0"].session
+    session = cluster.supervisors["gpu-0"].machine.session
     assert session is not None
     for registry in cluster.registries.values():
         for turn in range(int(ALONE_S / 5)):
-            cluster.world.after(5.0 * turn, registry.vouch, session)
+            vouch = partial(registry.advise, session.path, alive=True)
+            cluster.world.after(5.0 * turn, vouch)
     return ALONE_S
 
 

@@ -17,6 +17,7 @@ from opentela.testing.sim import keys
 from opentela.testing.sim.driver import Driver, Inbox
 from opentela.testing.world_node import Node
 from opentela.wire import control, subjects
+from opentela.wire.subjects import SessionPath
 
 _PAGE_TIMEOUT_S = 2.0
 
@@ -77,9 +78,10 @@ class RegistryShell:
         """Give it the map of an earlier life; before `begin`."""
         self._driver.feed(m.Restored(records=records, cut_ms=cut_ms, horizon_ms=horizon_ms))
 
-    def vouch(self, session: SessionId) -> None:
-        """Let the scheduler say that a session runs."""
-        self.node.handle(self._driver.feed, m.Advised(session=session, alive=True))
+    def advise(self, path: SessionPath, *, alive: bool) -> None:
+        """Let the scheduler say whether a session runs."""
+        advice = control.Advice(alive=alive)
+        self.node.handle(self._driver.feed, m.Advised(path=path, advice=advice))
 
     def _handler(self, read: Read) -> Callable[[Message], None]:
         def handle(message: Message) -> None:

@@ -21,6 +21,7 @@ from opentela.router.config import AttemptConfig, EjectionConfig
 from opentela.router.directory import Directory
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.least_load import LeastLoad
+from opentela.router.sightings import Sightings
 from opentela.stream.caller import CallerSettings
 from opentela.stream.events import NoResponders
 from opentela.testing.sim import keys
@@ -67,6 +68,7 @@ class RouterShell:
         self.directory = Directory()
         self.directory.is_complete = False
         self.outcomes = Outcomes(form.ejection)
+        self.sightings = Sightings()
         self.policy = LeastLoad(node.rng)
         self.chooser = Chooser(
             self.directory, self.outcomes, self.policy, walltime_margin_s=form.walltime_margin_s
