@@ -17,6 +17,9 @@ ARGS ?=
 SCENARIO ?= swarm
 SEED ?= 0
 N ?= 200
+# A campaign goes on where it stopped; its rows are in build/campaign.
+SETTING ?= LAN
+WORKERS ?= 2
 
 .PHONY: help
 help:  ## Print this
@@ -60,6 +63,12 @@ format: $(INSTALLED)  ## Rewrite the code as `check` wants it
 .PHONY: sim
 sim: $(INSTALLED)  ## Simulate meshes; SEED=7 N=1 replays one, N=500 runs more
 	@$(BIN)/python -m opentela.testing.sim --scenario $(SCENARIO) --seed $(SEED) --seeds $(N) $(ARGS)
+
+.PHONY: campaign
+campaign: $(INSTALLED)  ## Statistics of failure detection: SETTING=LAN SEED=0 N=1000 WORKERS=2
+	@$(BIN)/python -m opentela.testing.sim.campaign run --setting '$(SETTING)' \
+	  --seed $(SEED) --seeds $(N) --workers $(WORKERS) $(ARGS)
+	@$(BIN)/python -m opentela.testing.sim.campaign tables
 
 .PHONY: integration
 integration: $(INSTALLED)  ## Only the tests on real NATS servers

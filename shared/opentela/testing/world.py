@@ -39,12 +39,14 @@ class World:
         events: How many things have happened.
     """
 
-    def __init__(self, seed: int, *, epoch: float = 1_800_000_000.0) -> None:
+    def __init__(
+        self, seed: int, *, epoch: float = 1_800_000_000.0, trace: Trace | None = None
+    ) -> None:
         self.seed = seed
         self.now = 0.0
         self.epoch = epoch
         self.events = 0
-        self.trace = Trace()
+        self.trace = Trace() if trace is None else trace
         self.network = Network(self)
         self.nodes: dict[str, Node] = {}
         self.observers: list[Observer] = []

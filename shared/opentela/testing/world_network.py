@@ -10,8 +10,8 @@ once; a queue group prefers a member at the sender's own site; interest that was
 that lies behind a cut which pings have not yet found, still swallows messages in silence.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -79,6 +79,9 @@ def one_lane(_subject: str) -> str:
     return ""
 
 
+Meter: TypeAlias = Callable[["Node", Sequence[Interest], Message], None]
+
+
 class Network:
     """Who hears what, when, and whether at all.
 
@@ -86,6 +89,9 @@ class Network:
         local: Form of links within a site.
         wide: Form of links between sites, unless `shape` was told otherwise.
         lane_of: Which connection a subject goes over: order holds within one only.
+        is_datagrams: Processes speak to each other without a server: nobody is dropped for silence
+            and nobody has to connect again.
+        meter: Told of each message that is published, by whom, and for whom, lost or not.
     """
 
     def __init__(self, world: "World") -> None:
@@ -93,6 +99,8 @@ class Network:
         self.local = LOCAL
         self.wide = WIDE
         self.lane_of: Callable[[str], str] = one_lane
+        self.is_datagrams = False
+        self.meter: Meter | None = None
         self._rng = world.fork("network")
         self._exact: dict[str, list[Interest]] = {}
         self._wild: list[Interest] = []
@@ -138,7 +146,8 @@ class Network:
         """Cut one process off from its own server."""
         self._isolated[node.name] = self.world.now
         self.world.trace.add(self.world.now, "world", "!", f"isolate {node.name}")
-        self.world.after(DETECT_S, self._give_up, node, node.epoch)
+        if not self.is_datagrams:
+            self.world.after(DETECT_S, self._give_up, node, node.epoch)
 
     def clog(self, source: str, target: str, for_s: float) -> None:
         """Hold back all messages of a link for a while; none is lost."""
@@ -148,6 +157,11 @@ class Network:
     def lose_if(self, rule: Callable[["Node", "Node", str], bool]) -> None:
         """Lose what *rule* says, given sender, receiver and subject."""
         self._lose.append(rule)
+
+    def heal_cuts(self) -> None:
+        """Undo every cut between sites, and nothing else."""
+        self.world.trace.add(self.world.now, "world", "!", "heal cuts")
+        self._cut_at.clear()
 
     def heal(self) -> None:
         """Undo every cut, isolation, clog and loss; links keep their shapes."""
@@ -175,6 +189,14 @@ class Network:
             and source.attached
             and target.attached
         )
+
+    def loss(self, source: "Node", target: "Node") -> float:
+        """Return the share of messages that a link loses now."""
+        return self._form(source, target).loss
+
+    def trip_s(self, source: "Node", target: "Node") -> float:
+        """Return how long one message takes now, drawn anew each time."""
+        return self._delay(self._form(source, target))
 
     def can_attach(self, node: "Node") -> bool:
         """Return whether a process reaches its server."""
@@ -212,6 +234,8 @@ class Network:
             return False
         message = Message(subject, payload, reply)
         receivers = self._receivers(source, subject)
+        if self.meter is not None:
+            self.meter(source, receivers, message)
         for interest in receivers:
             self._carry(source, interest, message)
         if reply and not receivers and not self._swallowed(source, subject):

@@ -77,6 +77,7 @@ class Node:
         self._timers: dict[str, int] = {}
         self._timer_version = 0
         self._busy = False
+        self._pauses = 0
         self._started_at = 0.0
         self._monotonic_base = 0.0
 
@@ -177,8 +178,10 @@ class Node:
         """Stop the process as SIGSTOP does."""
         if self.alive and not self.paused:
             self.paused = True
+            self._pauses += 1
             self.note("!", "process paused")
-            self.world.after(STALE_S, self._go_stale, self.epoch)
+            if not self.world.network.is_datagrams:
+                self.world.after(STALE_S, self._go_stale, self.epoch, self._pauses)
 
     def resume(self) -> None:
         """Let a paused process go on with all that has queued up."""
@@ -214,8 +217,10 @@ class Node:
             self.note("!", "mesh back")
             self.handle(self.on_mesh_back)
 
-    def _go_stale(self, epoch: int) -> None:
-        if epoch == self.epoch and self.paused and self.attached:
+    def _go_stale(self, epoch: int, pauses: int) -> None:
+        # Of one pause: a process that is stopped again and again answers pings in between.
+        is_same = epoch == self.epoch and pauses == self._pauses
+        if is_same and self.paused and self.attached:
             self.attached = False
             self.note("!", "mesh dropped the silent client")
 

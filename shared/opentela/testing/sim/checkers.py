@@ -5,6 +5,7 @@ workload is over, faults are healed and the mesh has settled. Both read what mac
 the history says, and change nothing.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from opentela.core.ids import SessionId
@@ -38,11 +39,17 @@ class Judge(Protocol):
         """Look back."""
 
 
+class Mapped(Protocol):
+    """Processes with maps that tell when one of them begins."""
+
+    on_map: list[Callable[[Node, SessionMap], None]]
+
+
 class LatticeClimbs:
     """In no view does a session go down the lattice, or an incarnation back, or the dead rise."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        cluster.on_map.append(self._follow)
+    def __init__(self, mesh: Mapped) -> None:
+        mesh.on_map.append(self._follow)
 
     def _follow(self, node: Node, held: SessionMap) -> None:
         name, forgotten = node.name, set[SessionId]()

@@ -1,0 +1,131 @@
+"""`python -m opentela.testing.sim.campaign`: run seeds, show one, make tables and plots of all."""
+
+import sys
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+import msgspec
+
+from opentela.testing.sim.campaign import plots as draw
+from opentela.testing.sim.campaign import report, store
+from opentela.testing.sim.campaign.rows import Row
+from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
+from opentela.testing.sim.campaign.trial import Trial
+from opentela.testing.sim.describe import describe
+from opentela.testing.world_trace import Trace
+
+_BATCH = 8
+"""Seeds a worker runs before their rows are written."""
+PLOTS = {"times": draw.detection, "trade": draw.trade, "stopped": draw.stopped}
+_OUT = click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/campaign")
+)
+_SETTING = click.option("--setting", type=click.Choice(list(SETTINGS)), default="LAN")
+
+
+@click.group()
+def main() -> None:
+    """Statistics of failure detection: many seeds, several settings."""
+
+
+@main.command()
+@_SETTING
+@_OUT
+@click.option("--seed", type=int, default=0, show_default=True, help="The first seed.")
+@click.option("--seeds", type=click.IntRange(1), default=120, show_default=True, help="How many.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True)
+def run(setting: str, out: Path, seed: int, seeds: int, workers: int) -> None:
+    """Run the seeds that have no row yet; exit 1 if anything broke or somebody living was removed.
+
+    Stopped, it loses some seeds at most; the next call goes on.
+    """
+    done = store.read(out, setting)
+    lacking = [one for one in range(seed, seed + seeds) if one not in done]
+    bad = 0
+    with click.progressbar(length=len(lacking), label=setting, file=sys.stderr) as bar:
+        for rows in _rows(setting, lacking, workers):
+            store.append(out, setting, rows)
+            bar.update(len(rows))
+            bad += sum(_complain(setting, row) for row in rows)
+    click.echo(f"{setting}: {len(lacking)} seeds run, {len(done)} before, {bad} bad")
+    sys.exit(1 if bad else 0)
+
+
+def _rows(setting: str, seeds: list[int], workers: int) -> Iterator[list[Row]]:
+    starts = range(0, len(seeds), _BATCH)
+    batches = [(setting, tuple(seeds[start : start + _BATCH])) for start in starts]
+    if workers == 1:
+        yield from map(_run_batch, batches)
+        return
+    with get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(_run_batch, batches)
+
+
+def _run_batch(batch: tuple[str, tuple[int, ...]]) -> list[Row]:
+    setting, seeds = batch
+    return [Trial(SETTINGS[setting], seed).row() for seed in seeds]
+
+
+def _complain(setting: str, row: Row) -> bool:
+    is_bad = row.removed or row.lost if setting in PRODUCT else False
+    if not (row.broken or is_bad):
+        return False
+    what = row.broken or f"{row.removed} removed alive, {row.lost} lost"
+    click.echo(f"seed {row.seed} ({row.cell} {row.detail}): {what}; replay: {replay(setting, row)}")
+    return True
+
+
+@main.command()
+@_OUT
+def tables(out: Path) -> None:
+    """Print what all rows amount to, as Markdown."""
+    campaigns = _campaigns(out)
+    click.echo(f"{report.compared(campaigns)}\n\n{report.wrongly(campaigns)}\n")
+    for name, rows in campaigns.items():
+        click.echo(f"{name}\n\n{report.by_cell(rows)}\n")
+
+
+@main.command()
+@_OUT
+@click.option(
+    "--images", type=click.Path(file_okay=False, path_type=Path), default=Path("build/campaign")
+)
+@click.option("--format", "suffix", type=click.Choice(["png", "svg"]), default="png")
+def plots(out: Path, images: Path, suffix: str) -> None:
+    """Draw them; needs matplotlib."""
+    campaigns = _campaigns(out)
+    for name, drawn in PLOTS.items():
+        path = images / f"failure-detection-{name}.{suffix}"
+        drawn(campaigns, path)
+        click.echo(path)
+
+
+@main.command()
+@_SETTING
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--messages", is_flag=True, help="Print every message too.")
+def show(setting: str, seed: int, *, messages: bool) -> None:
+    """Run one seed again and print what views thought, and what was done to whom."""
+    trace = Trace()
+    row = Trial(SETTINGS[setting], seed, trace=trace).row()
+    for entry in trace.entries:
+        if messages or entry.mark in "!.":
+            text = describe(entry.subject, entry.payload)
+            click.echo(f"{entry.at:10.4f}  {entry.node:<12}  {entry.mark} {text}")
+    click.echo(msgspec.json.encode(row).decode())
+
+
+def _campaigns(out: Path) -> dict[str, list[Row]]:
+    rows = {name: list(store.read(out, name).values()) for name in SETTINGS}
+    return {name: some for name, some in rows.items() if some}
+
+
+def replay(setting: str, row: Row) -> str:
+    """Return the one line that runs a seed again and shows what views thought."""
+    return f"python -m opentela.testing.sim.campaign show --setting '{setting}' --seed {row.seed}"
+
+
+if __name__ == "__main__":
+    main()

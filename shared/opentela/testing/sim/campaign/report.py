@@ -1,0 +1,110 @@
+"""Campaigns as tables for people."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from opentela.testing.sim.campaign.ground import MEMBERS
+from opentela.testing.sim.campaign.harms import CELLS, DEATHS
+from opentela.testing.sim.campaign.rows import Row
+from opentela.testing.sim.campaign.settings import PRODUCT, knobs
+from opentela.testing.sim.campaign.statistics import Found, Sum, found, summed
+
+Rows = Sequence[Row]
+_NOTHING: Final = "-"
+
+
+def compared(campaigns: Mapping[str, Rows]) -> str:
+    """Return all settings side by side: what is found how soon, and who else is taken for dead."""
+    head = ["setting", "trials", "removed alive", "left out, nothing befell", *_heads()]
+    lines = [_line(head), _line("---" for _ in head)]
+    for name, rows in campaigns.items():
+        sum_ = summed(rows, MEMBERS)
+        calm = [row for row in rows if row.cell == "calm"]
+        cells = [name, f"{sum_.trials:,}", _removed(name, sum_), _share(sum_)]
+        lines.append(_line([*cells, *_found(calm)]))
+    return "\n".join(lines)
+
+
+def _heads() -> list[str]:
+    return [f"{how}: p50, p99 [s]" for how in DEATHS]
+
+
+def _found(rows: Rows) -> list[str]:
+    return [_times(found(rows, how)) for how in DEATHS]
+
+
+def _times(of: Found) -> str:
+    return f"{_seconds(of.quantile(0.5))}, {_seconds(of.quantile(0.99))}"
+
+
+def _seconds(value: float) -> str:
+    if math.isnan(value):
+        return _NOTHING
+    return "later" if math.isinf(value) else f"{value:.2f}"
+
+
+def _removed(name: str, sum_: Sum) -> str:
+    return f"{sum_.removed}" if name in PRODUCT else "(not final)"
+
+
+def _share(sum_: Sum) -> str:
+    if not sum_.others:
+        return _NOTHING
+    return f"{sum_.out_others} ({sum_.out_others / sum_.others:.3%})"
+
+
+def by_cell(rows: Rows) -> str:
+    """Return one setting, harm by harm."""
+    head = [
+        "harm",
+        "trials",
+        "removed alive",
+        "harmed, left out meanwhile",
+        "others left out",
+        "lost at the end",
+        *_heads(),
+    ]
+    lines = [_line(head), _line("---" for _ in head)]
+    for cell in CELLS:
+        here = [row for row in rows if row.cell == cell]
+        if not here:
+            continue
+        sum_ = summed(here, MEMBERS)
+        lines.append(
+            _line(
+                [
+                    cell,
+                    f"{sum_.trials:,}",
+                    f"{sum_.removed}",
+                    f"{sum_.out_victims / sum_.victims:.1%}" if sum_.victims else _NOTHING,
+                    f"{sum_.out_others}" if sum_.others else _NOTHING,
+                    f"{sum_.lost}",
+                    *_found(here),
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+def wrongly(campaigns: Mapping[str, Rows]) -> str:
+    """Return what share of the harmed each setting left out, harm by harm."""
+    cells = [cell for cell in CELLS if cell not in ("calm", "clocks")]
+    head = ["harm", *campaigns]
+    lines = [_line(head), _line("---" for _ in head)]
+    for cell in cells:
+        shares = []
+        for rows in campaigns.values():
+            sum_ = summed([row for row in rows if row.cell == cell], MEMBERS)
+            shares.append(f"{sum_.out_victims / sum_.victims:.2%}" if sum_.victims else _NOTHING)
+        lines.append(_line([cell, *shares]))
+    return "\n".join(lines)
+
+
+def settings_told(names: Iterable[str]) -> str:
+    """Return what each setting of the product consists of."""
+    return "\n".join(f"- **{name}**: {knobs(name)}" for name in names if name in PRODUCT)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
