@@ -16,6 +16,9 @@ NO_CORE = {
     "opentela.mesh.identity": "new keys come from a library's own randomness",
     "opentela.mesh.jwt": "signs with such keys",
     "opentela.mesh.tls": "makes keys likewise",
+    "opentela.placer.calibrate.operators": "reads timings of kernels",
+    "opentela.placer.calibrate.points": "reads measurements",
+    "opentela.placer.calibrate.report": "writes files and pictures",
     "opentela.router.plugins": "looks up what is installed",
     "opentela.supervisor.hardware": "asks this host",
 }

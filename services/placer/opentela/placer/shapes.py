@@ -71,7 +71,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         attention: `mha`, `gqa`, `mqa`, `mla` (latent) or `hybrid_gdn` (mostly linear attention).
         full_attention_every: Every so many layers one sees the whole context; the others see
-            `window` tokens, or hold no KV at all under `hybrid_gdn`. 1: all see everything.
+            `window` tokens, or hold no KV at all under `hybrid_gdn`. 1: all see everything; 0: all
+            see the window only.
         experts: Routed experts of a mixture layer; 0 for a dense model.
         dense_layers: Layers that stay dense in a mixture model.
     """
@@ -103,6 +104,8 @@ class ReplicaShape(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a model: on which GPUs, how divided, under which engine and limits.
 
     Attributes:
+        ep: GPUs of a stage among which whole routed experts are dealt out. Where `ep` is more than
+            `tp`, all else is held `ep / tp` times, and each copy takes its share of requests.
         w_dtype: How weights are stored: a key of `DTYPE_BYTES`.
         kv_dtype: How the KV cache is stored.
         engine: An id of `catalogue.engines()`.
@@ -115,6 +118,7 @@ class ReplicaShape(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Gpu
     tp: int = 1
     pp: int = 1
+    ep: int = 1
     w_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     engine: str = "vllm"
@@ -124,7 +128,17 @@ class ReplicaShape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> int:
         """How many GPUs one replica holds."""
-        return self.tp * self.pp
+        return self.stage_gpus * self.pp
+
+    @property
+    def stage_gpus(self) -> int:
+        """How many GPUs work on one layer."""
+        return max(self.tp, self.ep)
+
+    @property
+    def copies(self) -> int:
+        """How many times attention and dense layers are held, each for other requests."""
+        return self.stage_gpus // self.tp
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +172,7 @@ class Reason(enum.StrEnum):
     """Why a shape cannot run."""
 
     MEMORY = "weights and one request do not fit into memory"
+    EXPERTS = "expert parallelism divides neither the routed experts nor tensor parallelism"
     HEADS = "tensor parallelism does not divide the attention heads"
     KV_HEADS = "tensor parallelism and the KV heads do not divide one another"
     NODE = "tensor parallelism does not fit into one node"

@@ -1,0 +1,96 @@
+"""How well the simulator does on measurements that it was not fitted to.
+
+Whole groups are left out at a time, a GPU, a model, a source: neighbours of a measurement, which
+say nearly the same, would otherwise stand on both sides.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from opentela.placer.calibrate import hierarchy
+from opentela.placer.calibrate.points import METRICS, Point, measured, predict
+from opentela.placer.fit import Fit
+from opentela.placer.shapes import Floats
+
+GROUPINGS: Final[Mapping[str, int]] = {"gpu,engine,model": 10, "model": 8, "gpu": 8, "source": 8}
+"""Traits by which groups are left out, and into how many parts the groups are dealt at most."""
+
+
+class Residual(msgspec.Struct, frozen=True, kw_only=True):
+    """What the simulator said beside what was measured."""
+
+    point: Point
+    metric: str
+    measured: float
+    said: float
+
+    @property
+    def error(self) -> float:
+        """The relative error."""
+        return self.said / self.measured - 1
+
+
+Progress = Callable[[str], None]
+
+
+def fitted(points: Sequence[Point], base: Fit, timed: frozenset[str]) -> Fit:
+    """Return *base* with its effects fitted to *points*."""
+    data, _ = measured(points, base)
+    pool, effects = hierarchy.solve(data, timed)
+    return Fit(
+        operators=base.operators,
+        donors=base.donors,
+        effects=pool.named(effects),
+        about=base.about,
+    )
+
+
+def residuals(points: Sequence[Point], fit: Fit) -> list[Residual]:
+    """Return what *fit* says to each value that was measured."""
+    data, factors = measured(points, fit)
+    said = predict(data, factors)
+    return list(_residuals(points, said, data.values))
+
+
+def _residuals(points: Sequence[Point], said: Floats, values: Floats) -> Iterator[Residual]:
+    for point, row, truth in zip(points, said, values, strict=True):
+        for metric, one, value in zip(METRICS, row, truth, strict=True):
+            if np.isfinite(one) and np.isfinite(value):
+                yield Residual(point=point, metric=metric, measured=float(value), said=float(one))
+
+
+def left_out(
+    points: Sequence[Point],
+    by: str,
+    base: Fit,
+    timed: frozenset[str],
+    progress: Progress = lambda _: None,
+) -> list[Residual]:
+    """Return the residuals of every point under a fit to the points of other groups."""
+    found: list[Residual] = []
+    parts = _parts(points, by)
+    for number, part in enumerate(parts, start=1):
+        progress(f"without {by} {number} of {len(parts)}")
+        rest = [point for point in points if point.group(by) not in part]
+        own = [point for point in points if point.group(by) in part]
+        # A GPU that is left out has no kernels of its own either.
+        known = without(base, part) if by == "gpu" else base
+        found += residuals(own, fitted(rest, known, timed - part))
+    return found
+
+
+def without(fit: Fit, gpus: frozenset[str]) -> Fit:
+    """Return *fit* without the curves of *gpus*, but for those that others borrow."""
+    lent = set(fit.donors.values())
+    kept = {k: v for k, v in fit.operators.items() if k not in gpus or k in lent}
+    return msgspec.structs.replace(fit, operators=kept)
+
+
+def _parts(points: Sequence[Point], by: str) -> list[frozenset[str]]:
+    """Return the groups dealt into parts, neighbours in name into different ones."""
+    names = sorted({point.group(by) for point in points})
+    count = min(GROUPINGS.get(by, 8), len(names))
+    return [frozenset(names[at::count]) for at in range(count)]

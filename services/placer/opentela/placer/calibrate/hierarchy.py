@@ -1,0 +1,177 @@
+"""Fits the manners of engines and GPUs to measurements of whole replicas, by partial pooling.
+
+Every component of a step has a factor, whose logarithm is a sum of effects: one for all, one for
+the engine's family, for its version, for the GPU, and for the version on that GPU. One factor of
+the whole step is that of one model on all of these, for kernels suit one shape better than another.
+Each effect is drawn towards nothing by a prior, so that what is known of few measurements stays
+close to what is known of many, and an engine or GPU that was never measured gets what its relatives
+have. This is the maximum a posteriori estimate, found by Gauss-Newton steps on robust residuals.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from opentela.placer.calibrate.least_squares import huber_cost, huber_weights
+from opentela.placer.calibrate.points import METRICS, Measured, predict
+from opentela.placer.fit import COMPONENTS, LEVELS, levels_of
+from opentela.placer.shapes import Floats
+
+_STEP: Final = 1e-4
+_LONGEST: Final = 0.7
+_NOISE: Final = 0.08
+"""Logarithmic scatter of a measurement about a right model."""
+_TURN: Final = 2.0
+"""Residuals beyond so many times the noise count like outliers."""
+_GROUP_FULL: Final = 25
+"""Measurements of one GPU, engine and model that count in full; more share that weight, since what
+is wrong about one is wrong about all."""
+_METRIC_WEIGHTS: Final[Mapping[str, float]] = {"ttft": 0.3, "tpot": 1.0, "e2e": 1.0, "rps": 1.0}
+_ENOUGH: Final = 3e-4
+_STUCK: Final = 1e4
+_NOTHING: Final = 5e-4
+_WRONG: Final = 3.0
+"""The largest logarithmic error that is told apart."""
+
+_SECONDS: Final = (0.7, 0.7, 0.5, 0.4, 0.2, 0.2, 0.0, 0.0)
+_OPERATOR: Final = (0.3, 0.15, 0.15, 0.1, 0.12, 0.07, 0.0, 0.0)
+_WIDER: Final = (0.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0)
+_PRIORS: Final[Mapping[str, tuple[float, ...]]] = {
+    # Operators say nothing of these.
+    **dict.fromkeys(("host", "host_tp", "seq", "layer", "request", "crowd"), _SECONDS),
+    # Kernels that differ much between engines, or were timed less well.
+    **dict.fromkeys(("experts", "experts_floor", "quant", "quant4", "latent", "link"), _WIDER),
+    # Limits are set by whoever runs an engine on a GPU, hardly by the GPU.
+    "batch": (0.1, 0.05, 0.05, 0.15, 0.02, 0.3, 0.0, 0.0),
+    "whole": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.08, 0.1),
+}
+"""Standard deviations of effects before anything was measured, by the kinds of `LEVELS`."""
+_UNTIMED: Final = 3.0
+"""Times that the prior of a GPU is wider if its kernels were not timed."""
+
+
+class Pool:
+    """The effects, as one vector, and which of them act on which measurement."""
+
+    def __init__(self, data: Measured, timed: frozenset[str]) -> None:
+        levels = [levels_of(point.shape) for point in data.points]
+        self.names: list[tuple[str, str]] = []
+        sigmas: list[float] = []
+        # The last effect is none: it stands where a prior forbids any.
+        self.at = np.full((len(COMPONENTS), len(LEVELS), len(levels)), -1)
+        for k, component in enumerate(COMPONENTS):
+            for slot, kind in enumerate(LEVELS):
+                own = [row[slot] for row in levels]
+                index = {name: len(self.names) + i for i, name in enumerate(sorted(set(own)))}
+                widths = [_sigma(component, slot, kind, name, timed) for name in index]
+                if max(widths) > 0:
+                    self.names += [(component, name) for name in index]
+                    sigmas += widths
+                    self.at[k, slot] = [index[name] for name in own]
+        self.sigmas = np.array(sigmas)
+
+    def factors(self, effects: Floats) -> Floats:
+        """Return the factors of every measurement: shape (N, K)."""
+        padded = np.append(effects, 0.0)
+        factors: Floats = np.exp(padded[self.at].sum(axis=1).T)
+        return factors
+
+    def named(self, effects: Floats) -> dict[str, dict[str, float]]:
+        """Return the effects that are something, by component and level."""
+        found: dict[str, dict[str, float]] = {component: {} for component in COMPONENTS}
+        for (component, name), value in zip(self.names, effects, strict=True):
+            if abs(value) > _NOTHING:
+                found[component][name] = round(float(value), 4)
+        return found
+
+
+def _sigma(component: str, slot: int, kind: str, name: str, timed: frozenset[str]) -> float:
+    sigma = _PRIORS.get(component, _OPERATOR)[slot]
+    is_untimed = kind == "gpu" and name.partition("=")[2] not in timed
+    return sigma * _UNTIMED if is_untimed and _PRIORS.get(component) is not _SECONDS else sigma
+
+
+class _Problem:
+    """The measurements, their weights, and how far effects are from explaining them."""
+
+    def __init__(self, data: Measured, pool: Pool) -> None:
+        weights = _weights(data)
+        logs = np.log(data.values)
+        self.used = np.isfinite(logs) & (weights > 0)
+        self._data, self._pool = data, pool
+        self._logs = logs[self.used]
+        self._scale = np.sqrt(weights[self.used]) / _NOISE
+        self._rows = np.nonzero(self.used)[0]
+
+    def residuals(self, factors: Floats) -> Floats:
+        """Return the logarithmic errors in units of the noise, weighted."""
+        errors = np.log(predict(self._data, factors)[self.used]) - self._logs
+        errors = np.clip(np.nan_to_num(errors, nan=_WRONG), -_WRONG, _WRONG)
+        return np.asarray(errors * self._scale, dtype=np.float64)
+
+    def cost(self, effects: Floats) -> float:
+        """Return what is minimised: misfit and distance from the priors."""
+        misfit = huber_cost(self.residuals(self._pool.factors(effects)), _TURN)
+        return misfit + float(np.sum((effects / self._pool.sigmas) ** 2)) / 2
+
+    def normal_equations(self, effects: Floats) -> tuple[Floats, Floats]:
+        """Return curvature and gradient. One evaluation a component slopes all its levels."""
+        factors = self._pool.factors(effects)
+        now = self.residuals(factors)
+        each = np.arange(len(now))
+        slopes = np.zeros((len(now), len(effects) + 1), dtype=np.float32)
+        for k in range(len(COMPONENTS)):
+            nudged = factors.copy()
+            nudged[:, k] *= np.exp(_STEP)
+            slope = (self.residuals(nudged) - now) / _STEP
+            for level in self._pool.at[k]:
+                slopes[each, level[self._rows]] = slope
+        slopes = slopes[:, :-1]
+        weighted = slopes * huber_weights(now, _TURN)[:, None].astype(np.float32)
+        prior = 1 / self._pool.sigmas**2
+        curvature = (slopes.T @ weighted).astype(np.float64)
+        curvature[np.diag_indices_from(curvature)] += prior
+        gradient = weighted.T @ now.astype(np.float32) + prior * effects
+        return curvature, np.asarray(gradient, dtype=np.float64)
+
+
+def solve(data: Measured, timed: frozenset[str], *, rounds: int = 25) -> tuple[Pool, Floats]:
+    """Return the pool of *data* and its effects."""
+    pool = Pool(data, timed)
+    problem = _Problem(data, pool)
+    effects = np.zeros(len(pool.sigmas))
+    cost, damping = problem.cost(effects), 0.1
+    for _ in range(rounds):
+        curvature, gradient = problem.normal_equations(effects)
+        while True:
+            damped = curvature + damping * np.diag(np.diag(curvature))
+            move = np.linalg.solve(damped, -gradient)
+            moved = effects + np.clip(move, -_LONGEST, _LONGEST)
+            lower = problem.cost(moved)
+            if lower < cost:
+                break
+            damping *= 4
+            if damping > _STUCK:
+                return pool, effects
+        gained, effects, cost = cost - lower, moved, lower
+        damping = max(damping / 4, 1e-3)
+        if gained < _ENOUGH * cost:
+            break
+    return pool, effects
+
+
+def _weights(data: Measured) -> Floats:
+    """Return how much each measured value counts, of shape (N, 4)."""
+    groups = [f"{p.source} {p.group('gpu,engine,model')} {p.shape.w_dtype}" for p in data.points]
+    _names, index, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    share = np.minimum(1.0, _GROUP_FULL / counts)[index]
+    metric = np.array([_METRIC_WEIGHTS[name] for name in METRICS])
+    weights: Floats = share[:, None] * metric
+    for row, point in enumerate(data.points):
+        if point.mode == "closed_loop" and point.source == "aic_silicon":
+            weights[row, METRICS.index("e2e")] = 0.0  # worked out from the other two
+            weights[row, METRICS.index("rps")] = 0.0
+        if point.mode == "closed_loop":
+            weights[row, METRICS.index("rps")] *= 0.5
+    return weights

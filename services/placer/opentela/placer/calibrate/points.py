@@ -1,0 +1,217 @@
+"""Measurements of whole engines, and what the simulator says to each."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from opentela.placer import catalogue
+from opentela.placer.fit import Fit
+from opentela.placer.shapes import Floats, ReplicaShape
+from opentela.placer.simulate import columns, steady
+from opentela.placer.simulate.columns import Columns
+from opentela.placer.simulate.steady import Lengths
+
+METRICS: Final = ("ttft", "tpot", "e2e", "rps")
+MODES: Final = ("static_batch", "closed_loop", "offline_inf_rate", "saturated_max_num_seqs")
+"""Kinds of load that the analytic model is fitted to; open loops are checked by simulation."""
+
+_ENGINES: Final[Mapping[tuple[str, str], str]] = {
+    ("vllm", "0.5"): "vllm-0.5",
+    ("vllm", "2023"): "vllm-2023",
+    ("vllm", "mlperf"): "vllm-mlperf",
+    ("tensorrt-llm", "0.12"): "tensorrt-llm-0.12",
+    ("tensorrt-llm", "2024"): "tensorrt-llm-0.12",
+    ("tensorrt-llm", "0.15"): "tensorrt-llm-0.15",
+    ("tensorrt-llm", "0.5"): "tensorrt-llm-0.6",
+    ("tensorrt-llm", "0.6"): "tensorrt-llm-0.6",
+    ("tensorrt-llm", "mlperf"): "tensorrt-llm-mlperf",
+    ("trtllm", ""): "tensorrt-llm",
+}
+"""Engine and beginning of its version to the engine of the catalogue."""
+
+_SUSPECT: Final = frozenset({"power_capped", "expert_reuse_suspect", "engine_atypical"})
+"""Marks of measurements that say nothing of the engine as it is used."""
+
+_PROMPT_OF: Final[Mapping[str, float]] = {"lm-arena-chat": 100.0, "gpqa": 250.0}
+"""Mean prompts of tasks whose measurements do not name it; of little weight beside the answers."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement; what was not measured is NaN.
+
+    Attributes:
+        clients: Requests at once; NaN where as many as fit.
+    """
+
+    id: str
+    source: str
+    mode: str
+    shape: ReplicaShape
+    clients: float
+    rate_rps: float
+    prompt: float
+    answer: float
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    rps: float
+    quality: str
+
+    def group(self, by: str) -> str:
+        """Return the group of this point by one of its traits: `gpu`, `model`, …."""
+        shape = self.shape
+        return {
+            "source": self.source,
+            "mode": self.mode,
+            "gpu": shape.gpu.id,
+            "engine": shape.engine,
+            "family": catalogue.engine(shape.engine).family,
+            "model": shape.model.id,
+            "gpu,engine,model": f"{shape.engine} {shape.gpu.id} {shape.model.id}",
+        }[by]
+
+
+def read(folder: Path) -> list[Point]:
+    """Return the measurements of every CSV in *folder* that the simulator can speak of."""
+    points = []
+    for path in sorted(folder.glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if "point_id" in (rows.fieldnames or ()):
+                points += [point for row in rows if (point := _point(row)) is not None]
+    return points
+
+
+def engine_id(engine: str, version: str) -> str:
+    """Return which engine of the catalogue a measured one is."""
+    for (name, beginning), found in _ENGINES.items():
+        if engine == name and version.startswith(beginning):
+            return found
+    return engine if engine in catalogue.engines() else "vllm"
+
+
+def _point(row: Mapping[str, str]) -> Point | None:
+    if row["model"] not in catalogue.models() or row["gpu"] not in catalogue.gpus():
+        return None
+    if row["tp"] == "" or row["quality"] in _SUSPECT or row["mode"] not in MODES:
+        return None
+    engine = engine_id(row["engine"], row["engine_ver"])
+    prompt = _number(row["in_len"])
+    if np.isnan(prompt):
+        prompt = next((v for task, v in _PROMPT_OF.items() if task in row["note"]), 200.0)
+    shape = ReplicaShape(
+        model=catalogue.model(row["model"]),
+        gpu=catalogue.gpu(row["gpu"]),
+        tp=int(row["tp"]),
+        pp=int(row["pp"] or 1),
+        ep=_ep(row),
+        w_dtype=row["w_dtype"],
+        kv_dtype=row["kv_dtype"] or _kv_dtype(row),
+        engine=engine,
+    )
+    out = _number(row["out_len"])
+    rate = _number(row["req_s"])
+    if row["mode"] == "saturated_max_num_seqs":
+        rate = _number(row["out_tok_s"]) / out
+    return Point(
+        id=row["point_id"],
+        source=row["source"],
+        mode=row["mode"],
+        shape=shape,
+        clients=_number(row["conc"]),
+        rate_rps=_number(row["rate_rps"]),
+        prompt=prompt,
+        answer=out,
+        ttft_s=_number(row["ttft_ms"]) / 1e3,
+        tpot_s=_number(row["tpot_ms"]) / 1e3,
+        e2e_s=_number(row["e2e_s"]),
+        rps=rate / max(int(row["dp"] or 1), 1),
+        quality=row["quality"],
+    )
+
+
+def _kv_dtype(row: Mapping[str, str]) -> str:
+    """Return the likely format of the KV cache: the engine's default for these weights."""
+    small = row["engine"] == "trtllm" and row["w_dtype"] in {"fp8", "fp4"}
+    return "fp8" if small else "bf16"
+
+
+def _ep(row: Mapping[str, str]) -> int:
+    """Return the expert parallelism, which only notes tell."""
+    found = re.search(r"\b(?:moe_)?ep=(\d+)", row["note"])
+    return max(int(found[1]), 1) if found else 1
+
+
+def _number(text: str) -> float:
+    return float(text) if text else float("nan")
+
+
+class Measured(NamedTuple):
+    """Points as arrays, ready to be predicted; each of shape (N, 1)."""
+
+    points: Sequence[Point]
+    columns: Columns
+    lengths: Lengths
+    clients: Floats
+    values: Floats
+    """Measured values by `METRICS`, of shape (N, 4); NaN where none."""
+
+
+def measured(points: Sequence[Point], fit: Fit) -> tuple[Measured, Floats]:
+    """Return *points* as arrays, and the factors that *fit* has for them."""
+    c, z = columns.of([point.shape for point in points], fit)
+    prompt, answer, clients = (
+        np.array([getattr(point, name) for point in points])[:, None]
+        for name in ("prompt", "answer", "clients")
+    )
+    values = np.array([[p.ttft_s, p.tpot_s, p.e2e_s, p.rps] for p in points])
+    return Measured(points, c, Lengths(prompt, prompt, answer), clients, values), z
+
+
+def predict(data: Measured, z: Floats) -> Floats:
+    """Return what the simulator says, by `METRICS`: shape (N, 4)."""
+    said = np.full((len(data.points), len(METRICS)), np.nan)
+    modes = np.array([point.mode for point in data.points])
+    for mode, predictor in _PREDICTORS.items():
+        at = np.flatnonzero(modes == mode)
+        if at.size:
+            c = Columns(*(column[at] for column in data.columns))
+            lengths = Lengths(*(length[at] for length in data.lengths))
+            for name, value in predictor(c, z[at], data.clients[at], lengths).items():
+                said[at, METRICS.index(name)] = value[:, 0]
+    return said
+
+
+def _static(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    ttft, tpot, e2e = steady.static_batch(c, z, clients, lengths)
+    return {"ttft": ttft, "tpot": tpot, "e2e": e2e}
+
+
+def _closed(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    said = steady.closed_loop(c, z, clients, lengths)
+    e2e = said.ttft_s + np.maximum(lengths.answer - 1, 0) * said.tpot_s
+    return {"ttft": said.ttft_s, "tpot": said.tpot_s, "e2e": e2e, "rps": said.rps}
+
+
+def _offline(c: Columns, z: Floats, _clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    return {"rps": steady.saturated(c, z, lengths).rps}
+
+
+def _running(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    said = steady.saturated(c, z, lengths, clients)
+    alone = steady.decode_s(c, z, said.running, lengths)
+    often = said.running / lengths.answer > 0.5  # noqa: PLR2004 - the median step has a prompt
+    return {"tpot": np.where(often, said.tpot_s, alone), "rps": said.rps}
+
+
+_PREDICTORS: Final = {
+    "static_batch": _static,
+    "closed_loop": _closed,
+    "offline_inf_rate": _offline,
+    "saturated_max_num_seqs": _running,
+}
