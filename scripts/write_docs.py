@@ -133,6 +133,59 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
+def presets() -> str:
+    """Return the knobs of failure detection, with their units, in each preset."""
+    module = importlib.import_module("opentela.registry.config")
+    names = list(module.PRESETS)
+    lines = [f"| knob | unit | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    values = {name: _leaves(config) for name, config in module.PRESETS.items()}
+    for knob in knobs(module.RegistryConfig):
+        if knob.path.split(".")[0] in ("detector", "restraint", "peers"):
+            unit = re.split(r"[;,:. ]", knob.text, maxsplit=1)[0].lower()
+            shown = " | ".join(f"{values[name][knob.path]:g}" for name in names)
+            lines.append(f"| `{knob.path}` | {unit} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def delays() -> str:
+    """Return what the knobs of failure detection amount to in each preset."""
+    module = importlib.import_module("opentela.registry.config")
+    names = list(module.PRESETS)
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for what in ("noticed_s", "frozen_s", "evicted_s", "alone_s"):
+        measure = getattr(module, what)
+        said = str(inspect.getdoc(measure)).removeprefix("Return after how long ").rstrip(".")
+        shown = " | ".join(f"{measure(config):g} s" for config in module.PRESETS.values())
+        lines.append(f"| {said} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def wide() -> str:
+    """Return the preset for wide areas as a file to start from."""
+    module = importlib.import_module("opentela.registry.config")
+    plain, wan = _leaves(module.LAN), _leaves(module.WAN)
+    lines: list[str] = []
+    for path, value in wan.items():
+        table, _, field = path.rpartition(".")
+        if value == plain[path]:
+            continue
+        if f"[{table}]" not in lines:
+            lines += ["", f"[{table}]"]
+        lines.append(f"{field} = {_json(value)}")
+    return "```toml\n" + "\n".join(lines[1:]) + "\n```\n"
+
+
+def _leaves(form: msgspec.Struct, above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in form.__struct_fields__:
+        value = getattr(form, field)
+        if isinstance(value, msgspec.Struct):
+            found |= _leaves(value, f"{above}{field}.")
+        else:
+            found[f"{above}{field}"] = value
+    return found
+
+
 def metrics() -> str:
     """Return every metric and what it counts."""
     lines = ["| metric | kind | labels | |", "|---|---|---|---|"]
@@ -243,6 +296,9 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "permissions": permissions,
     "frames": frames,
     "metrics": metrics,
+    "presets": presets,
+    "delays": delays,
+    "wide": wide,
     "router configuration": lambda: configuration("router"),
     "registry configuration": lambda: configuration("registry"),
     "supervisor configuration": lambda: configuration("supervisor"),

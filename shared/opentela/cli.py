@@ -22,6 +22,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
     "Provide": {
         "start": "Run an engine and offer its models to the mesh.",
+        "advise": "Tell registries that the jobs of SESSIONS are over, or run.",
     },
     "Look": {
         "status": "Say whether the mesh works and what it serves.",

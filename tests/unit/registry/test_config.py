@@ -7,7 +7,18 @@ import pytest
 
 from opentela.core.errors import ConfigError
 from opentela.local import recipe
-from opentela.registry.config import LAN, LOCAL, DetectorConfig, RegistryConfig
+from opentela.registry.config import (
+    LAN,
+    LOCAL,
+    PRESETS,
+    WAN,
+    DetectorConfig,
+    RegistryConfig,
+    alone_s,
+    evicted_s,
+    frozen_s,
+    noticed_s,
+)
 from opentela.settings import load
 from opentela.wire.control import BEAT_EVERY_S
 
@@ -25,7 +36,7 @@ def test_the_longest_pause_that_is_to_be_survived_ends_before_grace_does() -> No
 
 def test_probes_fit_into_the_lease() -> None:
     """Otherwise the lease would end before enough probes could go unanswered."""
-    for config in (LAN, LOCAL):
+    for config in PRESETS.values():
         detector = config.detector
         silent_s = (detector.lease_beats - detector.late_beats) * BEAT_EVERY_S
         needed_s = (detector.probes_min - 1) * detector.probe_every_s
@@ -63,3 +74,27 @@ def test_one_machine_is_configured_as_the_preset_for_it(tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     config = load(RegistryConfig, service="registry", file=file, environ={}).value
     assert (config.detector, config.peers) == (LOCAL.detector, LOCAL.peers)
+
+
+def test_the_farther_the_longer_one_waits() -> None:
+    """Each preset is more patient than the one before, in everything."""
+    for quicker, slower in ((LOCAL, LAN), (LAN, WAN)):
+        for measure in (noticed_s, frozen_s, evicted_s, alone_s):
+            assert measure(quicker) <= measure(slower)
+        assert quicker.peers.memory_s < slower.peers.memory_s
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_agrees_with_itself(name: str) -> None:
+    """A peer is given several rounds, and remembered for longer than any grace."""
+    config = PRESETS[name]
+    assert config.peers.heard_s >= 3 * config.peers.gossip_s
+    assert config.peers.memory_s > config.detector.grace_s
+    assert config.peers.learn_s > noticed_s(config, every_s=0.9)
+    assert config.detector.probe_timeout_s < config.detector.grace_s
+
+
+def test_what_knobs_amount_to_is_computed_from_them() -> None:
+    """What the documentation says of the default."""
+    assert (noticed_s(LAN), frozen_s(LAN), evicted_s(LAN), alone_s(LAN)) == (1.5, 5.0, 50.0, 5.0)
+    assert frozen_s(LAN, every_s=0.1) == pytest.approx(2.15)

@@ -70,3 +70,19 @@ def test_a_peer_that_says_farewell_is_forgotten_at_once(peers: Peers) -> None:
     peers.left("never-heard-of")
     assert (peers.quorum(1.0), peers.away(50.0), peers.known(1.0)) == (1, [], [])
     assert peers.heard("r2", 1.0)
+
+
+def test_a_quorum_is_of_registries_and_of_sites() -> None:
+    """As far as there are such; one site's link is one reason to be silent."""
+    peers = Peers(PeersConfig(heard_s=5.0), site="a")
+    assert peers.bar(0.0) == (1, 1)
+    peers.heard("r2", 0.0, site="a")
+    assert peers.bar(0.0) == (2, 1)
+    peers.heard("r3", 0.0, site="b")
+    assert peers.bar(0.0) == (2, 2)
+    peers.heard("r3", 1.0)
+    assert peers.bar(5.5) == (2, 2)
+    peers.left("r3")
+    assert peers.bar(1.0) == (2, 1)
+    assert peers.known(9e9) == []
+    assert peers.bar(9e9) == (1, 1)

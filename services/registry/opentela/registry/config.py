@@ -1,7 +1,7 @@
 """Every knob of a registry: its unit, what it trades, how it relates to others.
 
 `LAN` is what the defaults are made for: sites joined by the hub. `LOCAL` is for one machine, where
-nothing is far and somebody watches.
+nothing is far and somebody watches; `WAN` for sites behind links that are slow, lossy or often cut.
 """
 
 from typing import Annotated, Final
@@ -13,6 +13,7 @@ from opentela.core.errors import ConfigError
 from opentela.core.session_map import SESSIONS_PER_PROVIDER
 from opentela.telemetry.config import HealthConfig, LogConfig
 from opentela.wire import history
+from opentela.wire.control import BEAT_EVERY_S
 
 Seconds = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(gt=0, le=1)]
@@ -71,6 +72,10 @@ class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         evictions_share: Share of the living that may be evicted in `evictions_window_s`.
         evictions_min: Sessions that may be evicted in a window however few live.
         evictions_window_s: Seconds.
+        lag_s: Seconds by which a registry may wake up late before it takes itself for slow.
+        widen_max: Factor; a registry that is slow, or alone in what it cannot reach, stretches
+            `late_beats`, `lease_beats` and `probe_timeout_s` by 1, 2, … up to this, and back by one
+            a calm round. 1 never stretches.
     """
 
     doubt_share: Share = 0.5
@@ -79,6 +84,8 @@ class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     evictions_share: Share = 0.2
     evictions_min: Count = 8
     evictions_window_s: Seconds = 60.0
+    lag_s: Seconds = 0.25
+    widen_max: Annotated[float, Meta(ge=1)] = 4.0
 
 
 class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,9 +170,46 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     unroutable_is_unready: bool = True
 
 
+def noticed_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
+    """Return after how long a death is known at most that the mesh notices: a process is killed."""
+    return config.detector.late_beats * every_s
+
+
+def frozen_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
+    """Return after how long silence is suspicion at most: a host is frozen, a link half-open."""
+    detector = config.detector
+    probed_s = (detector.probes_min - 1) * detector.probe_every_s + detector.probe_timeout_s
+    return max(detector.lease_beats * every_s, detector.late_beats * every_s + probed_s)
+
+
+def evicted_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
+    """Return after how long silence is the end: what no session survives."""
+    return frozen_s(config, every_s) + config.detector.grace_s
+
+
+def alone_s(config: RegistryConfig) -> float:
+    """Return after how long a registry decides alone once its last peer is silent."""
+    return config.peers.heard_s
+
+
 LAN: Final = RegistryConfig(access="")
 LOCAL: Final = RegistryConfig(
     access="",
     detector=DetectorConfig(lease_beats=3.0, grace_s=10.0, suspect_probe_every_s=1.0),
     peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, learn_s=1.5),
 )
+WAN: Final = RegistryConfig(
+    access="",
+    detector=DetectorConfig(
+        late_beats=2.5,
+        lease_beats=10.0,
+        probes_min=3,
+        probe_every_s=2.0,
+        probe_timeout_s=3.0,
+        suspect_probe_every_s=5.0,
+        grace_s=120.0,
+    ),
+    restraint=RestraintConfig(lag_s=0.5),
+    peers=PeersConfig(gossip_s=2.0, heard_s=15.0, memory_s=3600.0, learn_s=5.0),
+)
+PRESETS: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}

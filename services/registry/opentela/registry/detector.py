@@ -99,10 +99,15 @@ class _Watch:
 
 
 class Detector:
-    """Watches sessions; `due` tells what time has brought."""
+    """Watches sessions; `due` tells what time has brought.
+
+    Attributes:
+        widening: What time-outs are multiplied by, while this registry is slow itself.
+    """
 
     def __init__(self, config: DetectorConfig) -> None:
         self._config = config
+        self.widening = 1.0
         self._watches: dict[SessionId, _Watch] = {}
         self._failing: dict[SessionId, float] = {}
         self._heap: list[tuple[float, SessionId]] = []
@@ -221,7 +226,7 @@ class Detector:
     def _examined(self, session: SessionId, watch: _Watch, now: float) -> list[Finding]:
         findings: list[Finding] = []
         config = self._config
-        if watch.probed_at is not None and now >= watch.probed_at + config.probe_timeout_s:
+        if watch.probed_at is not None and now >= watch.probed_at + self._probe_timeout_s():
             watch.probed_at = None
             watch.unanswered += 1
         is_late = now >= self._late_at(watch)
@@ -246,8 +251,7 @@ class Detector:
             return True
         if not is_late or advice:
             return is_late
-        lease_ends_at = watch.heard_at + watch.every_s * self._config.lease_beats
-        return now >= lease_ends_at and watch.unanswered >= self._config.probes_min
+        return now >= self._lease_ends_at(watch) and watch.unanswered >= self._config.probes_min
 
     def _look_at(self, watch: _Watch, now: float) -> float:
         """Return when something can next be found, always later than *now*."""
@@ -256,17 +260,23 @@ class Detector:
             return late_at
         times = [watch.probe_at]
         if watch.probed_at is not None:
-            times = [watch.probed_at + self._config.probe_timeout_s]
+            times = [watch.probed_at + self._probe_timeout_s()]
         if now < late_at:
             times.append(late_at)
         if watch.failed_at is None:
-            times.append(watch.heard_at + watch.every_s * self._config.lease_beats)
+            times.append(self._lease_ends_at(watch))
             if watch.advice:
                 times.append(watch.advice.until)
         return min(time for time in times if time > now)
 
     def _late_at(self, watch: _Watch) -> float:
-        return watch.heard_at + watch.every_s * self._config.late_beats
+        return watch.heard_at + watch.every_s * self._config.late_beats * self.widening
+
+    def _lease_ends_at(self, watch: _Watch) -> float:
+        return watch.heard_at + watch.every_s * self._config.lease_beats * self.widening
+
+    def _probe_timeout_s(self) -> float:
+        return self._config.probe_timeout_s * self.widening
 
     def _enter(self, session: SessionId, watch: _Watch, at: float) -> None:
         """See to it that the session is looked at by *at*; looking too early does no harm."""

@@ -76,6 +76,19 @@ def denial(record: SessionRecord, seal: Seal, bar: Bar, *, ended_at_ms: int) -> 
     return SessionRecord(signed=record.signed, ending=(own,))
 
 
+def seconded(verdict: Verdict, seal: Seal, *, ended_at_ms: int) -> Verdict:
+    """Return a peer's verdict that a session has left, with a registry's own word added to it."""
+    first = verdict.ending[0]
+    own = seal.state(
+        verdict.session,
+        claim_meant(first),
+        quorum=first.quorum,
+        sites=first.sites,
+        ended_at_ms=ended_at_ms,
+    )
+    return replace(verdict, registry=seal.name, ending=(*verdict.ending, own))
+
+
 def verdict_on(record: SessionRecord, *, registry: str) -> Verdict:
     """Return all that registries hold against a session, as *registry* knows it."""
     return Verdict(

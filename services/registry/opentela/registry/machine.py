@@ -62,7 +62,7 @@ class RegistryMachine:
         self._namesake_until = 0.0
         self._rng = rng
         self._config = config
-        self._peers = Peers(config.peers)
+        self._peers = Peers(config.peers, site=seal.site)
         self._boot = Boot(config.peers)
         self._sessions = Sessions(seal=seal, verify=verify, config=config, peers=self._peers)
         self._hints = Hints(self._sessions.held, self._sessions.detector)
@@ -86,6 +86,10 @@ class RegistryMachine:
     def step(self, now: float, wall: float, event: m.Event) -> list[m.Action]:
         """Take one event and return what is to be done about it."""
         at = Moment(now, wall)
+        health = self._sessions.local_health
+        if self._expected_at:
+            health.woke(now - self._expected_at)
+        self._sessions.detector.widening = health.widening
         if now > max(self._expected_at, self._pardoned_at) + LAG_MAX_S:
             # Whoever wakes up late has heard nobody meanwhile. Once is enough: what it costs for
             # each session would else keep a registry that is late from ever catching up.
@@ -115,6 +119,7 @@ class RegistryMachine:
             "tombstones": len(self.held) - len(self.held.living),
             "silent": len(detector.failing),
             "doubting_s": None if doubting is None else round(now - doubting, 1),
+            "widening": detector.widening,
             "peers": self._peers.there(now),
             "peers_away": self._peers.away(now),
             "models": self.models,
@@ -282,6 +287,7 @@ class RegistryMachine:
 
     def _round(self, at: Moment) -> list[m.Action]:
         """Do what is done once in a while: tell peers, compare, conclude, forget."""
+        self._sessions.local_health.rounded()
         actions: list[m.Action] = [m.PublishPresence(presence=self._presence)]
         partner = self._peers.partner(at.now, self._rng)
         if partner is not None:

@@ -14,16 +14,18 @@ from typing import Final
 
 from opentela.core.rng import Rng
 from opentela.registry.config import PeersConfig
+from opentela.registry.judgement import Bar
 
 PEERS_MAX: Final = 64
 """Registries that are remembered; names beyond are ignored, as nobody runs that many."""
 
 
 class Peers:
-    """Registries by name, as they were last heard."""
+    """Registries by name, as they were last heard, beside one at *site*."""
 
-    def __init__(self, config: PeersConfig) -> None:
+    def __init__(self, config: PeersConfig, *, site: str = "") -> None:
         self._config = config
+        self._site = site
         self._heard_at: dict[str, float] = {}
         self._site_of: dict[str, str] = {}
 
@@ -61,13 +63,13 @@ class Peers:
         """Return how many must witness a silence to make it a suspicion."""
         return min(self._config.quorum, 1 + len(self.there(now)))
 
-    def sites(self, now: float, own: str) -> int:
-        """Return at how many sites they must be, *own* included.
+    def bar(self, now: float) -> Bar:
+        """Return how many must witness a silence, and at how many sites they must be.
 
         Registries of one site fail to reach a session for one reason: the site's link.
         """
-        sites = {own, *(self._site_of.get(name, "") for name in self.there(now))}
-        return min(self._config.quorum, len(sites))
+        sites = {self._site, *(self._site_of.get(name, "") for name in self.there(now))}
+        return Bar(self.quorum(now), min(self._config.quorum, len(sites)))
 
     def away(self, now: float) -> list[str]:
         """Return who is remembered and was not heard lately."""

@@ -4,15 +4,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from opentela.core import ids
 from opentela.core.ids import ProviderId, SessionId
 from opentela.core.record import (
     Lifecycle,
     SessionRecord,
     SignedClaim,
-    claim_meant,
     claim_of,
     held_against,
     is_final,
@@ -27,7 +24,7 @@ from opentela.registry import judgement
 from opentela.registry.config import RegistryConfig
 from opentela.registry.detector import Detector, Failed, SendProbe
 from opentela.registry.events import events_of
-from opentela.registry.judgement import Bar
+from opentela.registry.local_health import LocalHealth
 from opentela.registry.messages import (
     Action,
     PublishEvent,
@@ -60,6 +57,7 @@ class Sessions:
         held: The map.
         detector: Who lives, as this registry sees it.
         restraint: Whether it may believe that.
+        local_health: How far it trusts its own ears.
         is_settled: Whether what is new here is news; while booting, it mostly is not.
     """
 
@@ -74,6 +72,7 @@ class Sessions:
         self.held = SessionMap(verify, sessions_per_provider=config.sessions_per_provider)
         self.detector = Detector(config.detector)
         self.restraint = Restraint(config.restraint)
+        self.local_health = LocalHealth(config.restraint)
         self.is_settled = False
 
     # What owners say ---------------------------------------------------------
@@ -205,15 +204,8 @@ class Sessions:
             return []
         if self._name in names_of(verdict.ending) or verdict.session != path.session:
             return []
-        (first, *_) = verdict.ending
-        own = self._seal.state(
-            path.session,
-            claim_meant(first),
-            quorum=first.quorum,
-            sites=first.sites,
-            ended_at_ms=int(at.wall * 1000),
-        )
-        seconded = replace(verdict, registry=self._name, ending=(*verdict.ending, own))
+        ended_at_ms = int(at.wall * 1000)
+        seconded = judgement.seconded(verdict, self._seal, ended_at_ms=ended_at_ms)
         return self._remind(at, path, seconded)
 
     def merged(self, at: Moment, records: Iterable[SessionRecord], source: str) -> list[Action]:
@@ -304,6 +296,8 @@ class Sessions:
         if lifecycle < Lifecycle.DOWN:
             self.detector.watch(claim.session, at.now)
             if before is not None and claim_of(before).incarnation < claim.incarnation:
+                if self._peers.there(at.now) and names_of(before.witnesses) == (self._name,):
+                    self.local_health.was_wrong()
                 # Whoever told it, the owner lives or lately did: suspicion begins anew.
                 self.detector.heard(claim.session, at.now)
             return
@@ -317,7 +311,12 @@ class Sessions:
         """Tell whoever still believes in a forgotten session that it has left long ago."""
         if lifecycle_of(record) is Lifecycle.LEFT:
             return []
-        left = judgement.denial(record, self._seal, self._bar(at), ended_at_ms=int(at.wall * 1000))
+        left = judgement.denial(
+            record,
+            self._seal,
+            self._peers.bar(at.now),
+            ended_at_ms=int(at.wall * 1000),
+        )
         verdict = judgement.verdict_on(left, registry=self._name)
         return self._remind(at, exchange.path_to(record), verdict)
 
@@ -357,7 +356,7 @@ class Sessions:
         if self._peers.away(at.now):
             # It may hear whom nobody here does, and nothing takes an eviction back.
             return []
-        bar = self._bar(at)
+        bar = self._peers.bar(at.now)
         overdue: list[SessionId] = []
         for session, failed_at in self.detector.failing.items():
             record = self.held.records[session]
@@ -376,17 +375,15 @@ class Sessions:
         return self._testify(at, self.held.records[session])
 
     def _testify(self, at: Moment, record: SessionRecord) -> list[Action]:
-        part = judgement.testimony(record, self._seal, self._bar(at))
+        part = judgement.testimony(record, self._seal, self._peers.bar(at.now))
         return [] if part is None else self._judge(at, part, "own probes")
 
     def _end(self, at: Moment, session: SessionId, *, ended_at_ms: int) -> list[Action]:
         record = self.held.records[session]
-        part = judgement.ending(record, self._seal, self._bar(at), ended_at_ms=ended_at_ms)
+        part = judgement.ending(
+            record, self._seal, self._peers.bar(at.now), ended_at_ms=ended_at_ms
+        )
         return self._judge(at, part, "end of grace")
-
-    def _bar(self, at: Moment) -> Bar:
-        quorum = self._peers.quorum(at.now)
-        return Bar(quorum, self._peers.sites(at.now, self._seal.site))
 
     def _judge(self, at: Moment, part: SessionRecord, source: str) -> list[Action]:
         """Merge what this registry holds against a session, and publish all that is held."""
