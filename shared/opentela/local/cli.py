@@ -11,7 +11,9 @@ import msgspec
 from rich.console import Console
 
 from opentela import service
+from opentela.core.account import account_of
 from opentela.core.errors import UnavailableError
+from opentela.core.record import SessionRecord, claim_of
 from opentela.events import Wanted
 from opentela.local import history, look, rows, tables
 from opentela.local.demo import demo as run_demo
@@ -96,9 +98,16 @@ def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
 @_access_options
 @click.option("--model", default="", help="Only sessions that offer this model.")
 @click.option("--all", "with_ended", is_flag=True, help="Also those that are DOWN or LEFT.")
+@click.option("--explain", "asked", metavar="ID", help="Say why one is as it is; its end will do.")
 @_json_option
 def sessions(
-    *, home: Path | None, access: Path | None, model: str, with_ended: bool, as_json: bool
+    *,
+    home: Path | None,
+    access: Path | None,
+    model: str,
+    with_ended: bool,
+    asked: str | None,
+    as_json: bool,
 ) -> None:
     """List the sessions of the mesh."""
     here = _home(home)
@@ -109,7 +118,10 @@ def sessions(
         async def work() -> None:
             clock = SystemClock()
             async with look.into(path, clock, name="otela sessions") as mesh:
-                records = mesh.records(with_ended=with_ended)
+                records = mesh.records(with_ended=with_ended or asked is not None)
+                if asked is not None:
+                    _explain(rows.named(records, asked), as_json=as_json)
+                    return
                 listed = rows.listed(records, mesh.now_ms, model=model, with_ended=with_ended)
             if as_json:
                 _print_json(listed)
@@ -121,6 +133,14 @@ def sessions(
         await look.until_stopped(life, work())
 
     service.run(main, name="sessions", log_config=_QUIET)
+
+
+def _explain(record: SessionRecord, *, as_json: bool) -> None:
+    lines = account_of(record)
+    if as_json:
+        _print_json({"session": claim_of(record).session, "account": lines})
+    else:
+        click.echo("\n".join((claim_of(record).session, *lines)))
 
 
 @click.command()

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from opentela.core.errors import ConfigError
 from opentela.core.record import (
     SessionRecord,
     claim_of,
@@ -94,6 +95,22 @@ def listed(
         if (with_ended or one.ended_s is None) and (not model or model in one.models)
     ]
     return sorted(kept, key=lambda one: (one.ended_s is not None, one.models, one.session))
+
+
+def named(records: Iterable[SessionRecord], end: str) -> SessionRecord:
+    """Return the record whose session id ends in *end*.
+
+    Raises:
+        ConfigError: There is none, or there are several.
+    """
+    found = [one for one in records if end and claim_of(one).session.endswith(end.upper())]
+    if len(found) == 1:
+        return found[0]
+    many = "no session" if not found else f"{len(found)} sessions"
+    raise ConfigError(
+        f"--explain {end!r}: {many} of the mesh end so",
+        remedy="copy the id from otela sessions --all",
+    )
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):

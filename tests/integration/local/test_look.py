@@ -127,6 +127,23 @@ async def test_ended_sessions_are_listed_when_asked(looked: Looked) -> None:
     assert (row["state"], row["reason"]) == ("LEFT", "walltime is over")
 
 
+async def test_a_session_says_why_it_is_as_it_is(looked: Looked) -> None:
+    """By the end of its id; what is not there is one clear line."""
+    gone = owner("tiny")
+    gone.say(Lifecycle.DOWN, ended_at_ms=gone.claim.born_at_ms + 1, reason="the engine hung")
+    await looked.say(gone)
+    session = gone.claim.session
+    code, out, _ = await looked.output("sessions", "--explain", session[-8:].lower())
+    first, said, *_, last = out.splitlines()
+    assert (code, first, last) == (0, session, "therefore: DOWN")
+    assert said.endswith("(the engine hung)")
+    _, out, _ = await looked.output("sessions", "--explain", session, "--json")
+    assert msgspec.json.decode(out)["session"] == session
+    code, out, err = await looked.output("sessions", "--explain", "nobody")
+    assert (code, out) == (2, "")
+    assert "--explain 'nobody': no session of the mesh" in err
+
+
 async def test_the_status_of_a_mesh_elsewhere(looked: Looked) -> None:
     """It works, and this is what it serves."""
     await looked.say(owner("tiny"))

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from tests.unit.local.records import BORN_MS, record
 
-from opentela.core.record import Lifecycle
+from opentela.core.errors import ConfigError
+from opentela.core.record import Lifecycle, claim_of
 from opentela.local import rows
 
 HOUR_MS = 3_600_000
@@ -84,3 +85,15 @@ def test_a_row_is_json() -> None:
 def test_an_end_that_no_allocation_has_is_none(ends_at: float) -> None:
     """One provider's claim must not take the list from everybody."""
     assert rows.row(record(Lifecycle.SERVING, "m", ends_at=ends_at), BORN_MS).left_s is None
+
+
+def test_a_session_is_named_by_the_end_of_its_id() -> None:
+    """In any case; none, or several, is a mistake that says what to do."""
+    one, other = record(), record(born_ms=BORN_MS + 1)
+    session = claim_of(one).session
+    assert rows.named([one, other], session[-6:].lower()) is one
+    for end in ("", "zzzzzz"):
+        with pytest.raises(ConfigError, match="no session"):
+            rows.named([one, other], end)
+    with pytest.raises(ConfigError, match="2 sessions"):
+        rows.named([one, one], session)
