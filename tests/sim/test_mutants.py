@@ -11,9 +11,11 @@ from opentela.core import refusal, session_map
 from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap
 from opentela.registry.detector import Detector
+from opentela.registry.peers import Peers
 from opentela.router import choosing, directory
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import Action, Finish
+from opentela.router.directory import Directory
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.least_load import LeastLoad
 from opentela.stream.caller import Caller
@@ -113,6 +115,27 @@ def test_a_false_success_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Caller, "_HANDLERS", handlers)
     assert found("a-third-of-all-messages-lost-evicts-nobody").startswith(
         "Violation: false success:"
+    )
+
+
+def test_a_model_that_is_denied_is_found(monkeypatch: Patch) -> None:
+    """As if a router knew only of what it could use at the moment."""
+    monkeypatch.setattr(Directory, "was_offered", lambda self, name: name in self._by_name)
+
+    def harm(cluster: Cluster, _: Random) -> float:
+        cluster.supervisors["gpu-0"].kill_engine()
+        return 5.0
+
+    alone = mesh(supervisors=("north",))
+    scenario = Scenario(name="alone", form=fixed(alone), faults=harm)
+    assert found(scenario).startswith("Violation: denied:")
+
+
+def test_a_farewell_that_is_not_heard_is_found(monkeypatch: Patch) -> None:
+    """As if who leaves in order might only be cut off."""
+    monkeypatch.setattr(Peers, "left", returning(None))
+    assert found("a-registry-that-leaves-in-order-is-not-waited-for").startswith(
+        "Violation: expected: "
     )
 
 

@@ -34,7 +34,7 @@ def _run(scenario: Scenario, seed: int, results: list[Result], *, trace: bool, q
     try:
         result = run.result()
     except SimFailedError as error:
-        click.echo(str(error))
+        click.echo(f"{error}\ndiagram: {error.draw()}")
         return str(error).partition("\n")[0]
     finally:
         if trace:

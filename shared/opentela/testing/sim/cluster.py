@@ -163,6 +163,13 @@ class Cluster:
             self.registries_forgot |= name in self.form.registries
             self._gone(name)
 
+    def leave(self, name: str) -> None:
+        """Let a registry stop in order, if it is running: it says farewell first."""
+        registry = self.registries.get(name)
+        if registry is not None:
+            self.world.nodes[name].handle(registry.leave)
+            self.crash(name)
+
     def mark(self, name: str) -> None:
         """Note the time of something that a scenario does."""
         self.marks[name] = self.world.now

@@ -108,4 +108,34 @@ TAKEN_BACK: Final = Scenario(
     expect=_comes_back,
 )
 
-ENDS: Final = (VOUCHED, EVICTED, TAKEN_BACK)
+# A registry that leaves in order ------------------------------------------------------------------
+
+_SOON_S: Final = 22.0
+"""A lease, the grace of `LOCAL` and some rounds; half a minute less than an absent peer is waited
+for."""
+
+
+def _leave_and_die(cluster: Cluster, _: Random) -> float:
+    cluster.leave("registry-1")
+    cluster.world.after(2.0, cluster.crash, "gpu-0")
+    return 2.0 + _SOON_S
+
+
+def _is_not_waited_for(run: Run) -> None:
+    cluster = run.cluster
+    session = next(s for s, (name, _) in cluster.owners.items() if name == "gpu-0")
+    for name, held in cluster.views():
+        if name != "registry-1":  # only now begun again
+            lines = [line for line in held.story(session) if line.lifecycle is Lifecycle.LEFT]
+            must(bool(lines), f"{name} still waits for the registry that left")
+
+
+FAREWELL: Final = Scenario(
+    name="a-registry-that-leaves-in-order-is-not-waited-for",
+    form=fixed(mesh(registries=("hub", "south"), routers=("hub",), registry=LOCAL, restart_s=60.0)),
+    faults=_leave_and_die,
+    workload=_BUSY,
+    expect=_is_not_waited_for,
+)
+
+ENDS: Final = (VOUCHED, EVICTED, TAKEN_BACK, FAREWELL)

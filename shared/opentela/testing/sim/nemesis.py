@@ -135,6 +135,15 @@ def _stop_supervisor(cluster: Cluster, name: str) -> None:
         supervisor.stop("asked to")
 
 
+def stop_registries(cluster: Cluster, rng: Random, for_s: float) -> None:
+    """Let registries leave in order, as an upgrade does one by one, and come back."""
+    for name in cluster.form.registries:
+        if rng.random() < 0.5:  # noqa: PLR2004
+            at_s = rng.uniform(0.0, for_s)
+            cluster.world.after(at_s, cluster.leave, name)
+            cluster.world.after(at_s + rng.uniform(0.1, 10.0), cluster.start, name)
+
+
 def isolate_nodes(cluster: Cluster, rng: Random, for_s: float) -> None:
     """Cut single processes off from their own server."""
     nodes = list(cluster.world.nodes.values())
@@ -182,6 +191,7 @@ SWARM: Final[tuple[Nemesis, ...]] = (
     kill_engines,
     hang_engines,
     stop_supervisors,
+    stop_registries,
     isolate_nodes,
     lose_deltas,
     jump_clocks,

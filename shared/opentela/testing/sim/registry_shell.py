@@ -74,6 +74,10 @@ class RegistryShell:
         """The map."""
         return self.machine.held
 
+    def leave(self) -> None:
+        """Say farewell, as a registry does that was asked to stop."""
+        self._driver.feed(m.Leaving())
+
     def restore(self, records: tuple[SessionRecord, ...], cut_ms: int, horizon_ms: int) -> None:
         """Give it the map of an earlier life; before `begin`."""
         self._driver.feed(m.Restored(records=records, cut_ms=cut_ms, horizon_ms=horizon_ms))

@@ -2,11 +2,13 @@
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
 
+from opentela.testing.sim import diagram
 from opentela.testing.sim.checkers import (
     EndsOnce,
     HonestAreBelieved,
@@ -44,6 +46,9 @@ SETTLE_S: Final = 90.0
 PROBE_S: Final = 20.0
 TRACE_LINES: Final = 60
 """Lines of the trace that a failure shows; `--trace` shows all."""
+
+DIAGRAMS: Final = Path("build/sim")
+"""Where failures are drawn."""
 
 Faults: TypeAlias = Callable[[Cluster, Random], float]
 """Schedules what befalls the mesh and returns how many seconds that takes."""
@@ -85,7 +90,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimFailedError(AssertionError):
-    """A run broke an invariant; the message holds all that replays it."""
+    """A run broke an invariant; the message holds all that replays it.
+
+    Attributes:
+        run: The run, as it was then.
+        what: What it broke, in words.
+    """
+
+    def __init__(self, run: "Run", what: str, report: str) -> None:
+        super().__init__(report)
+        self.run = run
+        self.what = what
+
+    def draw(self, folder: Path = DIAGRAMS) -> Path:
+        """Write the last messages about the session that it is about as a sequence diagram."""
+        run = self.run
+        name = f"{run.scenario.name}-{run.world.seed}.svg"
+        title = f"{run.scenario.name}, seed {run.world.seed}: {self.what}"
+        return diagram.write(run.world.trace.entries, title, folder / name)
 
 
 class Run:
@@ -127,7 +149,8 @@ class Run:
         try:
             self._go()
         except Exception as error:
-            raise SimFailedError(self._report(error)) from error
+            what = f"{type(error).__name__}: {error}"
+            raise SimFailedError(self, what, self._report(error)) from error
         history = self.cluster.history
         return Result(
             scenario=self.scenario.name,

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from opentela.testing.sim.campaign import plots as draw
 from opentela.testing.sim.campaign import report, store
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
@@ -18,7 +17,6 @@ from opentela.testing.world_trace import Trace
 
 _BATCH = 8
 """Seeds a worker runs before their rows are written."""
-PLOTS = {"times": draw.detection, "trade": draw.trade, "stopped": draw.stopped}
 _OUT = click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/campaign")
 )
@@ -81,25 +79,10 @@ def _complain(setting: str, row: Row) -> bool:
 @_OUT
 def tables(out: Path) -> None:
     """Print what all rows amount to, as Markdown."""
-    campaigns = _campaigns(out)
+    campaigns = store.read_all(out, SETTINGS)
     click.echo(f"{report.compared(campaigns)}\n\n{report.wrongly(campaigns)}\n")
     for name, rows in campaigns.items():
         click.echo(f"{name}\n\n{report.by_cell(rows)}\n")
-
-
-@main.command()
-@_OUT
-@click.option(
-    "--images", type=click.Path(file_okay=False, path_type=Path), default=Path("build/campaign")
-)
-@click.option("--format", "suffix", type=click.Choice(["png", "svg"]), default="png")
-def plots(out: Path, images: Path, suffix: str) -> None:
-    """Draw them; needs matplotlib."""
-    campaigns = _campaigns(out)
-    for name, drawn in PLOTS.items():
-        path = images / f"failure-detection-{name}.{suffix}"
-        drawn(campaigns, path)
-        click.echo(path)
 
 
 @main.command()
@@ -115,11 +98,6 @@ def show(setting: str, seed: int, *, messages: bool) -> None:
             text = describe(entry.subject, entry.payload)
             click.echo(f"{entry.at:10.4f}  {entry.node:<12}  {entry.mark} {text}")
     click.echo(msgspec.json.encode(row).decode())
-
-
-def _campaigns(out: Path) -> dict[str, list[Row]]:
-    rows = {name: list(store.read(out, name).values()) for name in SETTINGS}
-    return {name: some for name, some in rows.items() if some}
 
 
 def replay(setting: str, row: Row) -> str:

@@ -43,6 +43,12 @@ def read(folder: Path, setting: str) -> dict[int, Row]:
     return rows
 
 
+def read_all(folder: Path, settings: Iterable[str]) -> dict[str, list[Row]]:
+    """Return the rows of every setting that has some."""
+    rows = {name: list(read(folder, name).values()) for name in settings}
+    return {name: some for name, some in rows.items() if some}
+
+
 def append(folder: Path, setting: str, rows: Iterable[Row]) -> None:
     """Add rows, whole lines at a time."""
     folder.mkdir(parents=True, exist_ok=True)

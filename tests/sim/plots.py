@@ -1,15 +1,21 @@
-"""Campaigns as pictures; matplotlib is there to develop with, not to run with."""
+"""`python -m tests.sim.plots`: campaigns as pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+from opentela.testing.sim.campaign import store
 from opentela.testing.sim.campaign.ground import MEMBERS
 from opentela.testing.sim.campaign.harms import DEATHS
 from opentela.testing.sim.campaign.rows import Row
-from opentela.testing.sim.campaign.settings import PRODUCT
+from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
 from opentela.testing.sim.campaign.statistics import found, summed
 
+mpl.use("Agg")
 Rows = Sequence[Row]
 _STYLES: Final = {"killed": "-", "link lost": "--", "half-open": ":"}
 _STOPPED: Final = (1, 4, 8, 16, 32)
@@ -17,11 +23,6 @@ _DPI: Final = 110
 
 
 def _axes(width: float = 8.0, height: float = 4.5) -> tuple[Any, Any]:
-    import matplotlib as mpl  # noqa: PLC0415 (an extra)
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
     mpl.rcParams["svg.hashsalt"] = "opentela"
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
     axes.grid(visible=True, alpha=0.3)
@@ -94,3 +95,22 @@ def stopped(campaigns: Mapping[str, Rows], path: Path) -> None:
     axes.set_ylabel("% of them left out meanwhile")
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _save(figure, path)
+
+
+DRAWN: Final = {"times": detection, "trade": trade, "stopped": stopped}
+
+
+@click.command()
+@click.option("--rows", type=click.Path(path_type=Path), default=Path("build/campaign"))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("docs/images"))
+def main(rows: Path, out: Path) -> None:
+    """Draw what a campaign has found."""
+    campaigns = store.read_all(rows, SETTINGS)
+    for name, draw in DRAWN.items():
+        path = out / f"failure-detection-{name}.png"
+        draw(campaigns, path)
+        click.echo(path)
+
+
+if __name__ == "__main__":
+    main()
