@@ -8,7 +8,6 @@ from opentela.router.attempt_events import (
     Event,
     Failed,
     TryOn,
-    Whole,
 )
 from opentela.router.attempt_events import Head as HeadCame
 from opentela.stream import caller
@@ -105,10 +104,8 @@ class Leg:
                 self._publish(action)
             case Acknowledged():
                 pass  # of the stream's time-outs, not of the request's
-            case Head(status=status, headers=headers, end=None):
+            case Head(status=status, headers=headers):
                 self._tell(HeadCame(status, headers))
-            case Head(status=status, headers=headers, data=data):
-                self._tell(Whole(status, headers, data))
             case Data(data=data):
                 self._tell(DataCame(data))
                 self._driver.feed(Consumed(len(data)))
