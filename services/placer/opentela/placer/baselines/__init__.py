@@ -1,0 +1,1 @@
+"""Simpler ways to place, to be measured against: what the solver must beat."""
