@@ -22,6 +22,10 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
     "Provide": {
         "start": "Run an engine and offer its models to the mesh.",
+        "submit": "Run an engine in Slurm jobs and offer its models to the mesh.",
+        "jobs": "List the jobs of your services.",
+        "cancel": "End a service: its jobs leave in order, and none follows.",
+        "keep": "See to the successor of the Slurm job that this runs in.",
         "advise": "Tell registries that the jobs of SESSIONS are over, or run.",
     },
     "Look": {

@@ -55,8 +55,7 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    told = 0.0 if walltimes.is_told(os.environ) else await inside.ends_at(os.environ)
-    machine = _machine(config, argv, place, _end(walltime, told))
+    machine = _machine(config, argv, place, await _end(walltime))
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
@@ -99,7 +98,8 @@ async def serve(
         )
 
 
-def _end(walltime: str, told: float) -> float:
+async def _end(walltime: str) -> float:
+    told = 0.0 if walltimes.is_told(os.environ) else await inside.ends_at(os.environ)
     return walltimes.end(walltime, os.environ, SystemClock().wall(), told=told)
 
 

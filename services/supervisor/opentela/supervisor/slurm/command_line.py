@@ -24,6 +24,8 @@ _UNREACHABLE: Final = (
     "unable to establish controller machine",
     "slurmctld is not responding",
     "temporarily unable to accept job",
+    "failed to fetch config",
+    "could not establish a configuration source",
 )
 """What commands say when Slurm is away for a while, in small letters."""
 _OURS: Final = ("SLURM_CONF", "SLURM_TIME_FORMAT")

@@ -1,0 +1,213 @@
+"""The commands `otela submit`, `otela jobs`, `otela cancel` and `otela keep`."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from opentela import service as processes
+from opentela import settings as all_settings
+from opentela.core.errors import ConfigError
+from opentela.service import Lifecycle, SystemClock
+from opentela.supervisor.cli import admission
+from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.slurm import asked, choice, desk, sbatch
+from opentela.supervisor.slurm.folder import Folder, root
+from opentela.supervisor.slurm.keeper import Keeper
+from opentela.telemetry.config import LogConfig
+
+_QUIET: Final = LogConfig(level="warning", form="text")
+_COUNT: Final = click.IntRange(min=1)
+_NONE_OR_MORE: Final = click.IntRange(min=0)
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _option(*words: str, **rules: Any) -> Option:
+    return click.option(*words, **rules)
+
+
+def _many(word: str, name: str, metavar: str, text: str) -> Option:
+    return click.option(word, name, metavar=metavar, multiple=True, help=f"{text}; repeatable.")
+
+
+_json = _option("--json", "as_json", is_flag=True, help="Print JSON.")
+_via: Final = (
+    _option("--via", type=click.Choice(choice.VIAS), default="auto", help="How to reach Slurm."),
+    _option(
+        "--slurm-url",
+        default="",
+        metavar="URL",
+        help="Of slurmrestd: http://host:port or unix:/path. [default: $OTELA_SLURM_URL]",
+    ),
+)
+_WHAT: Final = (
+    _option("--model", default="", help="Model to serve, as its engine calls it."),
+    _option(
+        "--engine",
+        type=click.Choice(sorted(asked.recipes())),
+        default="vllm",
+        show_default=True,
+        help="Engine to serve it with.",
+    ),
+    _option("--name", default="", help="Of the service. [default: after the model]"),
+    _option("--access", metavar="FILE", help="What lets its supervisors into the mesh."),
+    _option("--site", default="", help="Where it runs, as for otela start."),
+    _many("--model-alias", "aliases", "ALIAS[=MODEL]", "A further name of the model"),
+    _many("--label", "labels", "KEY=VALUE", "For those who choose"),
+    _option(
+        "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
+        help="Configuration of its supervisors.",
+    ),
+    _many("--set", "overrides", "FIELD=VALUE", "Set one field of its supervisors"),
+)  # fmt: skip
+_SIZE: Final = (
+    _option("--time", required=True, help="Of each job: 2h, 90m or hours:minutes:seconds."),
+    _option(
+        "--gpus", type=_NONE_OR_MORE, default=1, show_default=True, help="Of a replica, a node."
+    ),
+    _option("--gpu-type", default="", help="As the cluster calls it."),
+    _option("--replicas", type=_COUNT, default=1, show_default=True, help="Engines in a job."),
+    _option("--replicas-per-node", type=_COUNT, default=1, help="How many share a node."),
+    _option("--nodes-per-replica", type=_COUNT, default=1, help="How many nodes one spans."),
+    _option("--worker", default="", metavar="COMMAND", help="What a replica's other nodes run."),
+    _option("--cpus", type=_NONE_OR_MORE, default=0, help="Of a replica, a node."),
+    _option("--memory", type=_NONE_OR_MORE, default=0, metavar="MB", help="Of a node."),
+    _option("--partition", default="", help="Where to queue."),
+    _option("--account", default="", help="Who pays."),
+    _option("--qos", default="", help="Quality of service."),
+    _option("--reservation", default="", help="Nodes that were set aside."),
+    _option("--constraint", default="", help="Features that nodes must have."),
+    _option("--requeue/--no-requeue", default=True, help="Start again after a preemption."),
+    _many("--sbatch", "sbatch", "OPTION", "A further option of sbatch, such as --exclusive"),
+    _many("--srun", "srun", "OPTION", "A further option of each replica's srun"),
+)
+_SURROUNDINGS: Final = (
+    _many("--module", "modules", "NAME", "Environment module to load"),
+    _many("--env", "env", "NAME[=VALUE]", "Variable of the job"),
+    _many("--line", "prologue", "LINE", "Line of shell before anything is started"),
+    _option("--image", default="", metavar="SIF", help="Apptainer image that has the engine."),
+    _many("--apptainer", "apptainer", "OPTIONS", "Further options of apptainer exec"),
+    _option("--directory", default="", help="Where jobs run. [default: here]"),
+    _option("--output", default="", metavar="FILE", help="Of each job's output; %j is its number."),
+    _option(
+        "--template", type=click.Path(path_type=Path), help="Of the job script, instead of ours."
+    ),
+    _option("--lasting", is_flag=True, help="Let a successor be ready before each job ends."),
+)
+_HOW: Final = (
+    *_via,
+    _option("--dry-run", is_flag=True, help="Print the job script, and do nothing."),
+    _option("--follow", is_flag=True, help="Stay until it serves, or has ended."),
+    _json,
+)
+
+
+def _with(*groups: tuple[Option, ...]) -> Option:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example: otela submit --access me.toml --model Qwen/Qwen3-8B --gpus 1 --time 8h",
+)
+@_with(_WHAT, _SIZE, _SURROUNDINGS, _HOW)
+@click.argument("argv", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+def submit(*, dry_run: bool, follow: bool, as_json: bool, **given: Any) -> None:
+    """Run an engine in Slurm jobs and offer its models to the mesh.
+
+    Each replica is a step of a job; with --lasting, one job follows another. The engine is chosen
+    by --model and --engine, or its command is given behind --.
+    """
+    settings = all_settings.load(
+        SupervisorConfig,
+        service="supervisor",
+        file=given["config_file"],
+        overrides=given["overrides"],
+    )
+    given["access"] = given["access"] or settings.value.access
+    admission(msgspec.structs.replace(settings.value, access=given["access"]))
+    service = asked.service(given, settings, top=root(os.environ), environ=os.environ)
+    if dry_run:
+        click.echo(sbatch.whole_script(service.spec), nl=False)
+        return
+
+    async def main(life: Lifecycle) -> None:
+        folder = Folder(root(os.environ) / service.name)
+        slurm = choice.scheduler(service.via, service.url, os.environ)
+        await desk.submit(
+            life, slurm, folder, service, SystemClock(), say=_say(as_json=as_json), follow=follow
+        )
+
+    processes.run(main, name="submit", log_config=_QUIET)
+
+
+@click.command()
+@_with(_via, (_json,))
+def jobs(*, via: str, slurm_url: str, as_json: bool) -> None:
+    """List the jobs of your services."""
+
+    async def main(_life: Lifecycle) -> None:
+        slurm = choice.scheduler(via, slurm_url, os.environ)
+        rows = await desk.listed(slurm, root(os.environ), SystemClock())
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(rows) + b"\n")
+        else:
+            desk.show(rows)
+
+    processes.run(main, name="jobs", log_config=_QUIET)
+
+
+@click.command()
+@click.argument("name")
+@_option("--now", is_flag=True, help="Do not let running requests finish.")
+@_with(_via)
+def cancel(*, name: str, now: bool, via: str, slurm_url: str) -> None:
+    """End a service: its jobs leave in order, and none follows."""
+    folder = Folder(root(os.environ) / name)
+    if not folder.exists:
+        raise ConfigError(f"there is no service {name!r}", remedy="otela jobs lists them")
+
+    async def main(life: Lifecycle) -> None:
+        slurm = choice.scheduler(via, slurm_url, os.environ)
+        await desk.cancel(life, slurm, folder, say=_say(as_json=False), now=now)
+
+    processes.run(main, name="cancel", log_config=_QUIET)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def keep(*, folder: Path) -> None:
+    """See to the successor of the Slurm job that this runs in.
+
+    Job scripts that otela submit --lasting wrote start it; FOLDER is the service's.
+    """
+    # What warns the steps of a job may reach its script's children, too.
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+    async def main(life: Lifecycle) -> None:
+        await Keeper(Folder(folder), os.environ, SystemClock()).run(life)
+
+    processes.run(main, name="keep")
+
+
+def _say(*, as_json: bool) -> desk.Say:
+    def say(words: str, **facts: object) -> None:
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode({"said": words, **facts}) + b"\n")
+            sys.stdout.flush()
+        else:
+            click.echo(words)
+
+    return say
