@@ -10,7 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench import registry_death, registry_fanout, registry_plot, registry_traffic, report
+from tests.bench import (
+    registry_death,
+    registry_fanout,
+    registry_partition,
+    registry_plot,
+    registry_scale,
+    registry_simulated,
+    registry_traffic,
+    report,
+)
 from tests.bench.report import Figure
 
 
@@ -48,6 +57,18 @@ def _death(options: argparse.Namespace, *, kind: str) -> list[Figure]:
     return registry_death.run(kind, quick=options.quick)
 
 
+def _scale(options: argparse.Namespace) -> list[Figure]:
+    return registry_scale.run(quick=options.quick)
+
+
+def _simulated(options: argparse.Namespace) -> list[Figure]:
+    return registry_simulated.run(quick=options.quick)
+
+
+def _partition(options: argparse.Namespace) -> list[Figure]:
+    return registry_partition.run(quick=options.quick)
+
+
 STAGES: Final[dict[str, Callable[[argparse.Namespace], list[Figure]]]] = {
     **{
         f"propagation-{name}": functools.partial(_fanout, topology=name)
@@ -58,4 +79,7 @@ STAGES: Final[dict[str, Callable[[argparse.Namespace], list[Figure]]]] = {
         for group in registry_traffic.GROUPS
     },
     **{f"death-{kind}": functools.partial(_death, kind=kind) for kind in registry_death.KINDS},
+    "traffic-simulated": _simulated,
+    "scale": _scale,
+    "partition": _partition,
 }

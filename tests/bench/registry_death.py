@@ -108,11 +108,11 @@ class Scene:
         argv = [sys.executable, "-m", "tests.e2e.watcher", *accesses]
         watcher = Lines(product.started("watcher", product.public, argv).process)
         watcher.wait_for("watching", within_s=UP_WITHIN_S)
-        self.seen = Sightings(watcher, views)
+        self.seen = Sightings((watcher,), views)
 
     def crowd(self, leaf: Leaf) -> Process:
         """Start nodes behind *leaf*; wait until every view routes to them."""
-        argv = [sys.executable, "-m", "tests.bench.registry_nodes"]
+        argv = [sys.executable, "-m", "tests.e2e.nodes"]
         argv += ["--count", str(CROWD), str(leaf.access)]
         crowd = self.product.started("crowd", leaf.place, argv)
         self.wait_routable(CROWD)

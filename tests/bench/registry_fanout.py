@@ -19,10 +19,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from tests.bench import registry_nodes
 from tests.bench.load import percentile
 from tests.bench.registry_mesh import PROVIDER, BenchMesh, Server
 from tests.bench.report import Figure
+from tests.e2e import nodes
 from tests.e2e.lines import Lines
 from tests.e2e.processes import wait_until
 
@@ -182,9 +182,7 @@ class Scene:
         access = self._mesh.access("provider", PROVIDER, self._own)
         offers = self._offers + WARM_UP
         options = ("--offers", str(offers), "--offer-every", str(OFFER_EVERY_S))
-        owner = self._start(
-            stack, f"owner-{name}", "tests.bench.registry_nodes", *options, str(access)
-        )
+        owner = self._start(stack, f"owner-{name}", "tests.e2e.nodes", *options, str(access))
         owner.wait_for("serving", within_s=UP_WITHIN_S)
         _begin(owner)
         if self._churn:
@@ -236,7 +234,7 @@ class Scene:
         options = ["--count", str(NODES)]
         if self._churn:
             options += ["--churn-every", str(CHURN_EVERY_S)]
-        crowd = self._start(None, "crowd", "tests.bench.registry_nodes", *options, str(access))
+        crowd = self._start(None, "crowd", "tests.e2e.nodes", *options, str(access))
         crowd.wait_for("serving", within_s=UP_WITHIN_S)
         return crowd
 
@@ -252,5 +250,5 @@ class Scene:
         return Lines(process)
 
 
-def _begin(nodes: Lines) -> None:
-    os.kill(nodes.process.pid, registry_nodes.BEGIN)
+def _begin(crowd: Lines) -> None:
+    os.kill(crowd.process.pid, nodes.BEGIN)

@@ -16,9 +16,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.bench import procfs, registry_nodes
+from tests.bench import procfs
 from tests.bench.registry_mesh import PROVIDER, BenchMesh
 from tests.bench.report import Figure
+from tests.e2e import nodes
 from tests.e2e.lines import Lines
 from tests.e2e.processes import Process
 from tests.e2e.product import OTELA
@@ -143,7 +144,7 @@ class Scene:
         """Return what crosses in *window_s* seconds once all has settled."""
         if self._setting.churn:
             for crowd in self._crowds:
-                os.kill(crowd.process.pid, registry_nodes.BEGIN)
+                os.kill(crowd.process.pid, nodes.BEGIN)
         time.sleep(SETTLE_S)
         since = self._report(0.0)["at"]
         time.sleep(window_s)
@@ -207,7 +208,7 @@ class Scene:
             yield f"crowd-{begin}", [*options, *each]
 
     def _start_crowd(self, name: str, arguments: list[str]) -> Lines:
-        argv = [sys.executable, "-m", "tests.bench.registry_nodes", *arguments]
+        argv = [sys.executable, "-m", "tests.e2e.nodes", *arguments]
         return Lines(self._mesh.start(name, argv))
 
 

@@ -154,6 +154,7 @@ class Leaf(Service):
     Attributes:
         site: Its name.
         access: The provider's access file for this site.
+        servers: Where its own clients dial it.
         leaf_url: Where further leaves dial it, if they may.
     """
 
@@ -161,6 +162,7 @@ class Leaf(Service):
         super().__init__(server.process, server.place)
         self.site = site
         self.access = access
+        self.servers: tuple[str, ...] = ()
         self.leaf_url = ""
 
 
@@ -215,33 +217,43 @@ class Product:
         )
         return self._serve("hub", self.public, self.mesh / "hub.conf")
 
-    def start_registry(self, name: str = "registry", *settings: str) -> Service:
-        """Start a registry and wait until it takes work."""
-        access = self.admit("registry", name)
-        service = self._launch(
-            *(name, self.public, "registry"), *_set(f"access={access}", *settings)
-        )
+    def start_registry(
+        self, name: str = "registry", *settings: str, at: "Leaf | None" = None
+    ) -> Service:
+        """Start a registry, at the hub or *at* a leaf that lets it in; wait until it takes work."""
+        access = self.admit("registry", name, at)
+        place = at.place if at else self.public
+        service = self._launch(*(name, place, "registry"), *_set(f"access={access}", *settings))
         service.wait_for("registry_started")
         return service
 
-    def start_router(self, name: str = "router", *settings: str, address: str = "") -> Service:
+    def start_router(
+        self,
+        name: str = "router",
+        *settings: str,
+        address: str = "",
+        at: "Leaf | None" = None,
+    ) -> Service:
         """Start a router and wait until it knows the mesh; `url` is where clients connect."""
-        access = self.admit("router", name)
-        address = address or f"{self.public.address}:0"
+        access = self.admit("router", name, at)
+        place = at.place if at else self.public
+        address = address or f"{place.address}:0"
         service = self._launch(
-            *(name, self.public, "router"),
+            *(name, place, "router"),
             *_set(f"access={access}", f"listen.address={address}", *settings),
         )
         service.url = service.wait_for("router_opened")["url"]
         service.wait_for("readiness_changed", ready=True)
         return service
 
-    def admit(self, role: str, name: str) -> Path:
-        """Return a new access file for a registry, router or tool."""
+    def admit(self, role: str, name: str, at: "Leaf | None" = None) -> Path:
+        """Return a new access file for a registry, router or tool, to the hub or *at* a leaf."""
         path = self.mesh / "access" / f"{name}.toml"
         self.otela(
             *("mesh", "role", "--dir", str(self.mesh), "--role", role, "--name", name),
             *("--out", str(path)),
+            *(word for url in (at.servers if at else ()) for word in ("--server", url)),
+            *(("--site", at.site) if at and role == "registry" else ()),
         )
         return path
 
@@ -255,6 +267,7 @@ class Product:
         websocket: bool = False,
         behind: Sequence[str] = (),
         through: Leaf | None = None,
+        members: Sequence[tuple[str, str]] = (),
     ) -> Leaf:
         """Make and start a site's own server, and invite a provider to it.
 
@@ -264,6 +277,7 @@ class Product:
             websocket: Whether it dials the hub's websocket port.
             behind: Sites whose leaves dial this one.
             through: The leaf that it dials instead of the hub.
+            members: Role and name of registries and routers that work there.
         """
         place = place or Place()
         root = self.folder / f"leaf-{site}"
@@ -277,6 +291,7 @@ class Product:
                 *(("--leaf-port", str(leaf_port), *listen) if behind else ()),
                 *(word for other in behind for word in ("--behind", other)),
                 *(("--hub", through.leaf_url) if through else ()),
+                *(word for role, name in members for word in (f"--{role}", name)),
             )
         )
         access = self.folder / f"provider-{site}.toml"
@@ -286,6 +301,7 @@ class Product:
             *(word for url in made["servers"] for word in ("--server", url)),
         )
         leaf = Leaf(self._serve(f"leaf-{site}", place, root / "leaf.conf"), site, access)
+        leaf.servers = tuple(made["servers"])
         scheme = "nats" if self._tls == "none" else "tls"
         leaf.leaf_url = f"{scheme}://{place.address}:{leaf_port}"
         return leaf

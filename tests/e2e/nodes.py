@@ -1,6 +1,6 @@
 """Many nodes in one process: real supervisors with connections of their own, engines played.
 
-`python -m tests.bench.registry_nodes --count 10 ACCESS…` runs so many supervisors, spread over the
+`python -m tests.e2e.nodes --count 10 ACCESS…` runs so many supervisors, spread over the
 access files, as JSON lines tell. From `BEGIN` on they do what options say: `--offers` lets the
 first one offer something else again and again, `--churn-every` lets one after the other leave and
 come back as a new session, with new connections.
@@ -217,7 +217,7 @@ class Crowd:
         """Have a node, and another one in its place whenever asked to."""
         with suppress(asyncio.CancelledError):
             while True:
-                name = f"node-{os.getpid()}-{next(self._number)}"
+                name = f"{self._options.name}-{os.getpid()}-{next(self._number)}"
                 async with NodeOfMany.open(access, name) as node:
                     self._first = self._first or node
                     up.set()
@@ -256,9 +256,10 @@ def tell(event: str, **values: object) -> None:
 
 def main() -> None:
     """Run as many nodes as are asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.registry_nodes")
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.nodes")
     parser.add_argument("access", nargs="+", type=Path)
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--name", default="node", help="what names of nodes begin with")
     parser.add_argument("--offers", type=int, default=0, help="how often the first offers anew")
     parser.add_argument("--offer-every", type=float, default=0.2, help="seconds, +-50 percent")
     parser.add_argument("--churn-every", type=float, default=0.0, help="seconds; 0 for never")
