@@ -21,6 +21,7 @@ from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.engines import adapter_for
 from opentela.supervisor.gateway import GatewaySettings
 from opentela.supervisor.gateways import Gateways
+from opentela.supervisor.gpus import Hardware
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.output import Copier
@@ -55,7 +56,8 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    machine = _machine(config, argv, place, await _end(walltime))
+    found = await asyncio.to_thread(hardware.find, os.environ)
+    machine = _machine(config, argv, place, await _end(walltime), found)
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
@@ -104,11 +106,10 @@ async def _end(walltime: str) -> float:
 
 
 def _machine(
-    config: SupervisorConfig, argv: Sequence[str], place: Place, ends_at: float
+    config: SupervisorConfig, argv: Sequence[str], place: Place, ends_at: float, found: Hardware
 ) -> Machine:
     clock = SystemClock()
     adapter = adapter_for(config.engine.kind, argv)
-    found = hardware.find(os.environ)
     return Machine(
         config,
         place=place,
