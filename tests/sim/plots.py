@@ -103,11 +103,12 @@ DRAWN: Final = {"times": detection, "trade": trade, "stopped": stopped}
 @click.command()
 @click.option("--rows", type=click.Path(path_type=Path), default=Path("build/campaign"))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("docs/images"))
-def main(rows: Path, out: Path) -> None:
+@click.option("--format", "suffix", type=click.Choice(["svg", "png"]), default="svg")
+def main(rows: Path, out: Path, suffix: str) -> None:
     """Draw what a campaign has found."""
     campaigns = store.read_all(rows, SETTINGS)
     for name, draw in DRAWN.items():
-        path = out / f"failure-detection-{name}.png"
+        path = out / f"failure-detection-{name}.{suffix}"
         draw(campaigns, path)
         click.echo(path)
 

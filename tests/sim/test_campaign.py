@@ -1,13 +1,13 @@
 """Campaigns count what they claim to count; here run the seeds that CI has time for."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from opentela.core.errors import ConfigError
 from opentela.testing.sim.campaign import report, store
+from opentela.testing.sim.campaign.__main__ import main
 from opentela.testing.sim.campaign.ground import MEMBERS
 from opentela.testing.sim.campaign.harms import CELLS
 from opentela.testing.sim.campaign.product import presets
@@ -150,13 +150,37 @@ def test_tables_name_every_setting_and_harm() -> None:
     assert knobs("Serf LAN") == ""
 
 
+def test_a_document_is_rewritten_where_it_says_so() -> None:
+    """What stands around its measured parts stays, also parts of a name that is not known."""
+    rows = [Row(seed=0, cell="calm")]
+    parts = [f"<!-- measured: {name} -->\nold\n<!-- end -->\n" for name in ("LAN", "other")]
+    text = "".join(["# A\n", *parts])
+    new = report.rewritten(text, {"LAN": rows})
+    assert new.startswith("# A\n<!-- measured: LAN -->\n| harm | trials |")
+    assert "| calm | 1 |" in new
+    assert new.endswith("<!-- measured: other -->\nold\n<!-- end -->\n")
+    assert report.rewritten(new, {"LAN": rows}) == new
+
+
+def campaign(*arguments: str) -> str:
+    """Return what the command prints, unless it fails."""
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_mesh_is_cut_and_counted_by_command() -> None:
+    """One line for each, with units."""
+
+    assert "36 born and 36 died meanwhile; views equal after" in campaign("split", "--members", "9")
+    head, _, idle, churn = campaign("traffic", "--members", "9", "--seconds", "3").splitlines()
+    assert "[B/s]" in head
+    assert "| 9 | idle |" in idle
+    assert "delta" in churn
+
+
 def test_the_command_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """And makes tables of what there is."""
-
-    def campaign(*arguments: str) -> str:
-        command = [sys.executable, "-m", "opentela.testing.sim.campaign", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return done.stdout
 
     out = ("--out", str(tmp_path))
     assert "2 seeds run, 0 before, 0 bad" in campaign("run", *out, "--seed", "1", "--seeds", "2")

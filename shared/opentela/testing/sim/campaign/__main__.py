@@ -13,6 +13,7 @@ from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
 from opentela.testing.sim.campaign.trial import Trial
 from opentela.testing.sim.describe import describe
+from opentela.testing.sim.split import Split, spoken
 from opentela.testing.world_trace import Trace
 
 _BATCH = 8
@@ -83,6 +84,43 @@ def tables(out: Path) -> None:
     click.echo(f"{report.compared(campaigns)}\n\n{report.wrongly(campaigns)}\n")
     for name, rows in campaigns.items():
         click.echo(f"{name}\n\n{report.by_cell(rows)}\n")
+
+
+@main.command()
+@_OUT
+@click.argument("document", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def document(out: Path, document: Path) -> None:
+    """Rewrite the measured parts of a document from all rows."""
+    text = document.read_text(encoding="utf-8")
+    campaigns = store.read_all(out, SETTINGS)
+    document.write_text(report.rewritten(text, campaigns), encoding="utf-8")
+
+
+@main.command()
+@click.option("--members", type=click.IntRange(3), default=1000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="The first seed.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="How many.")
+def split(members: int, seed: int, seeds: int) -> None:
+    """Cut a mesh in two for a minute, let sessions come and go on both sides, and heal it."""
+    for one in range(seed, seed + seeds):
+        healed = Split(members, one).result()
+        click.echo(
+            f"{members} members, seed {one}: {healed.born} born and {healed.died} died meanwhile;"
+            f" views equal after {healed.equal_s:.2f} s, all routable after {healed.served_s:.2f} s"
+        )
+
+
+@main.command()
+@click.option("--members", type=click.IntRange(3), multiple=True, default=(10, 50, 200, 1000))
+@click.option("--seconds", type=click.FloatRange(3.0), default=30.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+def traffic(members: tuple[int, ...], seconds: float, seed: int) -> None:
+    """Count what members, routers and registries say and hear a second, idle and under churn."""
+    click.echo(report.traffic_head())
+    for count in members:
+        for churn in (False, True):
+            said = spoken(count, seed, churn=churn, seconds=seconds)
+            click.echo(report.traffic_line(count, said, churn=churn))
 
 
 @main.command()

@@ -1,7 +1,9 @@
 """Campaigns as tables for people."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from opentela.testing.sim.campaign.ground import MEMBERS
@@ -9,9 +11,11 @@ from opentela.testing.sim.campaign.harms import CELLS, DEATHS
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, knobs
 from opentela.testing.sim.campaign.statistics import Found, Sum, found, summed
+from opentela.testing.sim.split import Spoken
 
 Rows = Sequence[Row]
 _NOTHING: Final = "-"
+_PART: Final = re.compile(r"(<!-- measured: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def compared(campaigns: Mapping[str, Rows]) -> str:
@@ -99,6 +103,42 @@ def wrongly(campaigns: Mapping[str, Rows]) -> str:
             shares.append(f"{sum_.out_victims / sum_.victims:.2%}" if sum_.victims else _NOTHING)
         lines.append(_line([cell, *shares]))
     return "\n".join(lines)
+
+
+def rewritten(text: str, campaigns: Mapping[str, Rows]) -> str:
+    """Return a document with its measured parts as *campaigns* have them.
+
+    A part stands between `<!-- measured: NAME -->` and `<!-- end -->`.
+    """
+    makers: dict[str, Callable[[], str]] = {
+        "settings": lambda: settings_told(campaigns),
+        "compared": lambda: compared(campaigns),
+        "left out": lambda: wrongly(campaigns),
+        **{name: partial(by_cell, rows) for name, rows in campaigns.items()},
+    }
+
+    def made(part: re.Match[str]) -> str:
+        maker = makers.get(part["name"])
+        return part[0] if maker is None else f"{part[1]}{maker()}\n{part[3]}"
+
+    return _PART.sub(made, text)
+
+
+def traffic_head() -> str:
+    """Return the head of a table of bytes a second."""
+    head = ["members", "mesh", *(f"{who}: NATS, wire [B/s]" for who in Spoken._fields), "member"]
+    return "\n".join((_line(head), _line("---" for _ in head)))
+
+
+def traffic_line(count: int, said: Spoken, *, churn: bool) -> str:
+    """Return one mesh as a line of it."""
+    sums = [
+        f"{sum(flow.nats_bytes for flow in kinds.values()):,.0f},"
+        f" {sum(flow.wire_bytes for flow in kinds.values()):,.0f}"
+        for kinds in said
+    ]
+    kinds = ", ".join(f"{kind} {flow.wire_bytes:.0f}" for kind, flow in said.member.items())
+    return _line([f"{count:,}", "churn" if churn else "idle", *sums, kinds])
 
 
 def settings_told(names: Iterable[str]) -> str:
