@@ -230,10 +230,10 @@ class Crowd:
         options = self._options
         if options.churn_every:
             for turn in itertools.count():
-                await asyncio.sleep(options.churn_every)
+                await _until_due(options.churn_every)
                 self._replace[turn % len(self._replace)].set()
         for _ in range(options.offers):
-            await asyncio.sleep(options.offer_every * random.uniform(0.5, 1.5))
+            await _until_due(options.offer_every * random.uniform(0.5, 1.5))
             self._offer_another()
         tell("offered", count=options.offers)
 
@@ -245,6 +245,13 @@ class Crowd:
         incarnation = session.claim.incarnation + 1
         tell("offering", session=session.claim.session, incarnation=incarnation)
         node.engine.offer_another()
+
+
+async def _until_due(seconds: float) -> None:
+    """Return when the next thing of a schedule is due."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()
 
 
 def tell(event: str, **values: object) -> None:
