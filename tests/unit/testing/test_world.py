@@ -6,6 +6,7 @@ from opentela.mesh.bus import Message
 from opentela.testing.world import World
 from opentela.testing.world_network import DETECT_S, LinkForm
 from opentela.testing.world_node import STALE_S, ClockForm, Node
+from opentela.testing.world_trace import Silence
 
 
 class Ear:
@@ -166,6 +167,81 @@ def test_a_paused_process_works_off_what_queued_up() -> None:
     b.resume()
     world.run(60.0)
     assert mesh == ["lost", "back"]
+
+
+def test_a_process_that_stalls_again_and_again_keeps_its_connection() -> None:
+    """In between it answers the server's pings: only one long silence costs it."""
+    world, (b,) = _mesh(1, "b@y")
+    mesh: list[str] = []
+    b.on_mesh_lost = lambda: mesh.append("lost")
+    for _ in range(6):
+        b.pause()
+        world.run(world.now + STALE_S / 2)
+        b.resume()
+    assert (mesh, b.attached) == ([], True)
+
+
+def test_datagrams_need_no_server() -> None:
+    """Who is silent for long is dropped by nobody, and is back as soon as the link is."""
+    world, (a, b) = _mesh(1, "a@x", "b@y")
+    world.network.is_datagrams = True
+    ear = Ear(b, "s")
+    b.pause()
+    world.run(2 * STALE_S)
+    b.resume()
+    world.network.isolate(a)
+    world.run(world.now + 2 * DETECT_S)
+    a.publish("s", b"lost")
+    world.network.heal()
+    a.publish("s", b"1")
+    world.run(world.now + 1.0)
+    assert ear.heard == [b"1"]
+
+
+def test_cuts_heal_alone() -> None:
+    """Who was cut off alone stays so."""
+    world, (a, b, c) = _mesh(1, "a@x", "b@y", "c@x")
+    ear = Ear(b, "s")
+    world.network.cut("x", "y")
+    world.network.isolate(c)
+    world.network.heal_cuts()
+    a.publish("s", b"1")
+    c.publish("s", b"2")
+    world.run(1.0)
+    assert ear.heard == [b"1"]
+
+
+def test_a_meter_is_told_of_what_is_lost_too() -> None:
+    """The sender has sent it all the same."""
+    world, (a, b) = _mesh(1, "a@x", "b@y")
+    Ear(b, "s")
+    told: list[tuple[str, int, bytes]] = []
+    world.network.meter = lambda source, receivers, message: told.append(
+        (source.name, len(receivers), message.payload)
+    )
+    world.network.shape("x", "y", LinkForm(loss=1.0))
+    a.publish("s", b"1")
+    a.publish("t", b"2")
+    assert told == [("a", 1, b"1"), ("a", 0, b"2")]
+    assert world.network.loss(a, b) == 1.0
+    assert world.network.trip_s(a, b) > 0
+
+
+def test_a_silent_trace_changes_nothing_else() -> None:
+    """And keeps nothing."""
+    heard = []
+    for trace in (None, Silence()):
+        world = World(3, trace=trace)
+        a, b = (world.add_node(name, site=name) for name in "ab")
+        a.start()
+        b.start()
+        ear = Ear(b, "s")
+        for number in range(10):
+            a.publish("s", bytes([number]))
+        world.run(1.0)
+        heard.append((ear.times, bool(world.trace.entries)))
+    assert heard[0][0] == heard[1][0]
+    assert [has_entries for _, has_entries in heard] == [True, False]
 
 
 def test_a_slow_process_takes_its_time_and_loses_nothing() -> None:
