@@ -94,10 +94,13 @@ def starved(ground: Ground, rng: Random) -> Harm:
     """Let processes run only now and then: members, and mostly a watcher or two as well."""
     count = rng.choice(STOPPED)
     victims = ground.some(rng, count)
-    watchers = [name for name in ground.watchers if rng.random() < 0.3]  # noqa: PLR2004
     stall_s = rng.uniform(0.2, 2.0)
+    # Their own draws: under a system without watchers the same befalls the same members.
+    others = ground.world.fork("watchers")
+    watchers = [name for name in ground.watchers if others.random() < 0.3]  # noqa: PLR2004
     for name in (*victims, *watchers):
-        _stall(ground, ground.node(name), rng, stall_s, ground.world.now + STARVED_S)
+        own = ground.world.fork(f"stalls/{name}")
+        _stall(ground, ground.node(name), own, stall_s, ground.world.now + STARVED_S)
     return Harm(
         STARVED_S, frozenset(victims), f"{count} and {','.join(watchers) or '-'} {stall_s:.1f} s"
     )
@@ -118,9 +121,11 @@ def _run_on(ground: Ground, node: Node, rng: Random, mean_s: float, until: float
 
 def clocks(ground: Ground, rng: Random) -> Harm:
     """Set everybody's wall clock again and again, by up to ten minutes either way."""
+    others = ground.world.fork("watchers")
     for turn in range(CLOCK_TURNS):
         for name in (*ground.members, *ground.watchers):
-            offset_s = rng.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
+            draws = rng if name in ground.members else others
+            offset_s = draws.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
             ground.world.after(CLOCK_TURN_S * turn, ground.node(name).jump, offset_s)
     return Harm(CLOCK_TURN_S * CLOCK_TURNS, frozenset(), "")
 
