@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from opentela.core.errors import ConfigError
 from opentela.testing.sim.campaign import report, store
 from opentela.testing.sim.campaign.__main__ import main
-from opentela.testing.sim.campaign.ground import MEMBERS
+from opentela.testing.sim.campaign.ground import MEMBERS, REGISTRIES, ROUTERS, Ground, members
 from opentela.testing.sim.campaign.harms import CELLS
 from opentela.testing.sim.campaign.product import presets
 from opentela.testing.sim.campaign.rows import Death, Row
@@ -16,6 +16,7 @@ from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS, knobs
 from opentela.testing.sim.campaign.sightings import Sighting, Sightings
 from opentela.testing.sim.campaign.statistics import found, removals, summed
 from opentela.testing.sim.campaign.trial import Trial
+from opentela.testing.world import World
 
 HARMS = len(CELLS)
 HARM_MAX_S = 32.0
@@ -50,6 +51,21 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
 
 def _plain(row: Row) -> dict[str, object]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_same_befalls_the_same_members_with_and_without_watchers(cell: str) -> None:
+    """Or two systems would be compared under different harms."""
+    draws = []
+    for watchers in ({}, {**REGISTRIES, **ROUTERS}):
+        world = World(5)
+        for name, site in {**members(), **watchers}.items():
+            world.add_node(name, site=site).start()
+        rng = world.fork("harm")
+        ground = Ground(world=world, members=members(), watchers=tuple(watchers))
+        harm = CELLS[cell](ground, rng)
+        draws.append((harm.length_s, harm.victims, rng.random()))
+    assert draws[0] == draws[1]
 
 
 def test_what_is_thought_of_the_dead_is_not_held_against_views() -> None:
