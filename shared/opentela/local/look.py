@@ -27,10 +27,10 @@ from opentela.wire import events as wire
 from opentela.wire import subjects
 from opentela.wire.events import LifecycleEvent
 
-CONNECT_TIMEOUT_S: Final = 3.0
-"""A person waits; a server that is there answers within milliseconds."""
-CATCH_UP_TIMEOUT_S: Final = 3.0
-"""For the first snapshot of a registry."""
+CONNECT_TIMEOUT_S: Final = 5.0
+"""A person waits; a server that is there answers within milliseconds, on a busy host in seconds."""
+CATCH_UP_TIMEOUT_S: Final = 6.0
+"""For the first snapshot of a registry: a view asks again after two seconds, and once more."""
 EVENTS_WAITING_MAX: Final = 10_000
 """Events that arrived and are not printed yet: a terminal is slow, a mesh may be stormy."""
 _PAGE_TIMEOUT_S: Final = 2.0

@@ -21,7 +21,13 @@ def registry(*, access: Path, token_file: Path, state_file: Path, is_new: bool) 
         {
             "": {"access": str(access)},
             "detector": {"lease_beats": 3.0, "grace_s": 10.0, "suspect_probe_every_s": 1.0},
-            "peers": {"gossip_s": 0.5, "heard_s": 2.0, "memory_s": 30.0, "learn_s": learn_s},
+            "peers": {
+                "gossip_s": 0.5,
+                "heard_s": 2.0,
+                "memory_s": 30.0,
+                "stale_s": 8.0,
+                "learn_s": learn_s,
+            },
             "retention": {"state_file": str(state_file)},
             "health": {"token_file": str(token_file)},
             "log": {"form": "json"},

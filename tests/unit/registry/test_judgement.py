@@ -114,8 +114,9 @@ def test_an_end_that_the_owner_told_is_when_it_says(owner: Owner) -> None:
 
 def test_a_denial_is_final(owner: Owner) -> None:
     """Of one registry, too: what is forgotten cannot come back."""
-    part = judgement.denial(owner.record, seal("r1"), ALONE, ended_at_ms=9)
-    assert is_final(part.ending)
+    verdict = judgement.denial(owner.claim.session, 1, seal("r1"), ALONE, ended_at_ms=9)
+    assert is_final(verdict.ending)
+    assert verdict.session == owner.claim.session
 
 
 def test_a_verdict_repeats_all_that_is_held(owner: Owner) -> None:

@@ -290,3 +290,22 @@ def test_an_old_state_file_raises_nobody(owner: Owner) -> None:
     told = old.step(5.1, m.VerdictHeard(path=denial.path, verdict=denial.verdict))
     assert not old.machine.held.living
     assert [event.event.kind for event in only(m.PublishEvent, told)] == ["LEFT"]
+
+
+def test_a_map_that_nobody_compares_is_red(registry: Driven) -> None:
+    """Peers are heard, and none of them answers: what is held may be long out of date."""
+    seen = m.PresenceHeard(presence=Presence(registry="r2"))
+    ready: list[m.SetReady] = []
+    for second in range(4, 25):
+        ready += only(m.SetReady, registry.step(float(second), seen))
+        ready += only(m.SetReady, registry.run(second + 0.9))
+    (red,) = ready
+    assert not red.flag
+    assert red.reason == "no peer compares maps any more: this one may be out of date"
+    repair = m.GossipHeard(message=Repair(registry="r2"))
+    assert only(m.SetReady, registry.step(25.0, repair)) == [m.SetReady(flag=True, reason="")]
+
+
+def test_who_is_alone_misses_nothing(registry: Driven) -> None:
+    """A map is as fresh as the only registry can have it."""
+    assert only(m.SetReady, registry.run(60.0)) == []

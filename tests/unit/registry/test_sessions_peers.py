@@ -153,8 +153,8 @@ def test_a_peers_denial_of_a_forgotten_session_is_seconded(
     registry: Registry, owner: Owner
 ) -> None:
     """Views of several registries do not believe one; what is remembered is not denied."""
-    denial = judgement.denial(owner.record, seal("r2"), judgement.Bar(2, 1), ended_at_ms=9)
-    verdict = judgement.verdict_on(denial, registry="r2")
+    bar = judgement.Bar(2, 1)
+    verdict = judgement.denial(owner.claim.session, 1, seal("r2"), bar, ended_at_ms=9)
     assert registry.sessions.judged(at(1.0), owner.path, verdict) == []
     registry.sessions.held.adopt_horizon(cut_ms=0, horizon_ms=BORN_AT_MS)
     (seconded,) = verdicts(registry.sessions.judged(at(2.0), owner.path, verdict))
@@ -173,3 +173,13 @@ def test_what_a_peer_forges_is_refused_and_its_claim_taken(
     (refused,) = (action for action in actions if isinstance(action, Refused))
     assert [one.reason for one in refused.rejected] == [Reason.FORGED]
     assert registry.record(owner) == owner.record
+
+
+def test_a_forgotten_session_that_beats_is_denied_at_once(registry: Registry, owner: Owner) -> None:
+    """Asking it for its claim first would leave no word for the denial."""
+    registry.sessions.held.adopt_horizon(cut_ms=0, horizon_ms=BORN_AT_MS)
+    for second in range(3):
+        actions = registry.beat(owner, 1.0 + second)
+        (verdict,) = verdicts(actions)
+        assert is_final(verdict.ending)
+        assert probes(actions) == []

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -45,6 +46,40 @@ def test_an_unknown_kind_is_refused() -> None:
     """Tools count and drop it."""
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(GOLDEN.replace('"kind":"SUSPECTED"', '"kind":"PUZZLED"'))
+
+
+DOCUMENT = Path("docs/asyncapi.json")
+SCHEMA = Path("tests/data/asyncapi/schema-3.0.0.json")
+
+
+def faults(document: object) -> list[str]:
+    """Return what AsyncAPI's own schema has against a document."""
+    schema = msgspec.json.decode(SCHEMA.read_bytes())
+    return [fault.message for fault in jsonschema.Draft7Validator(schema).iter_errors(document)]
+
+
+def test_the_document_is_valid_asyncapi() -> None:
+    """So that generators of clients and of pages take it."""
+    assert faults(msgspec.json.decode(DOCUMENT.read_bytes())) == []
+
+
+@pytest.mark.parametrize("part", ["asyncapi", "info", "operations", "channels"])
+def test_a_document_that_is_wrong_is_found(part: str) -> None:
+    """The schema is not one that lets everything pass."""
+    document = msgspec.json.decode(DOCUMENT.read_bytes())
+    document[part] = ["nonsense"]
+    assert faults(document)
+
+
+def test_an_event_is_valid_by_the_schema_in_the_document() -> None:
+    """What registries write is what the document promises, and nothing else is."""
+    document = msgspec.json.decode(DOCUMENT.read_bytes())
+    schema = document["components"]["schemas"]["LifecycleEvent"]
+    check = jsonschema.Draft7Validator(schema)
+    written = msgspec.json.decode(ENCODER.encode(EVENT))
+    assert list(check.iter_errors(written)) == []
+    assert list(check.iter_errors({**written, "kind": "PUZZLED"}))
+    assert list(check.iter_errors({key: value for key, value in written.items() if key != "id"}))
 
 
 def test_the_document_describes_every_event() -> None:

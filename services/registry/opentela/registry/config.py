@@ -102,6 +102,8 @@ class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         quorum: Registries that must fail to reach a session before it is suspected; capped at
             those that were heard within `heard_s`, this one included, so that the last one decides
             alone. One that stops in order is not counted from then on.
+        stale_s: Seconds without an answer to a comparison, while peers are there, after which the
+            map may be out of date and `/readyz` is red. Several rounds.
         learn_s: Seconds for which a registry without peers and without a state file listens
             before it answers: three beats make every living session known.
     """
@@ -110,6 +112,7 @@ class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     heard_s: Seconds = 5.0
     memory_s: Seconds = 600.0
     quorum: Count = 2
+    stale_s: Seconds = 15.0
     learn_s: Seconds = 3.0
 
 
@@ -196,7 +199,7 @@ LAN: Final = RegistryConfig(access="")
 LOCAL: Final = RegistryConfig(
     access="",
     detector=DetectorConfig(lease_beats=3.0, grace_s=10.0, suspect_probe_every_s=1.0),
-    peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, learn_s=1.5),
+    peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, stale_s=8.0, learn_s=1.5),
 )
 WAN: Final = RegistryConfig(
     access="",
@@ -210,6 +213,6 @@ WAN: Final = RegistryConfig(
         grace_s=120.0,
     ),
     restraint=RestraintConfig(lag_s=0.5),
-    peers=PeersConfig(gossip_s=2.0, heard_s=15.0, memory_s=3600.0, learn_s=5.0),
+    peers=PeersConfig(gossip_s=2.0, heard_s=15.0, memory_s=3600.0, stale_s=45.0, learn_s=5.0),
 )
 PRESETS: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opentela.core import record as records
+from opentela.core.ids import SessionId
 from opentela.core.record import (
     Lifecycle,
     SessionRecord,
@@ -66,14 +67,13 @@ def ending(record: SessionRecord, seal: Seal, bar: Bar, *, ended_at_ms: int = 0)
     return SessionRecord(signed=record.signed, ending=(*others.values(), own))
 
 
-def denial(record: SessionRecord, seal: Seal, bar: Bar, *, ended_at_ms: int) -> SessionRecord:
-    """Return the part by which a registry says that it has forgotten the session as left."""
-    claim = claim_of(record)
-    meant = Lifecycle.LEFT, claim.incarnation
-    own = seal.state(
-        claim.session, meant, quorum=bar.quorum, sites=bar.sites, ended_at_ms=ended_at_ms
-    )
-    return SessionRecord(signed=record.signed, ending=(own,))
+def denial(
+    session: SessionId, incarnation: int, seal: Seal, bar: Bar, *, ended_at_ms: int
+) -> Verdict:
+    """Return a registry's word that it has forgotten the session as left."""
+    meant = Lifecycle.LEFT, incarnation
+    own = seal.state(session, meant, quorum=bar.quorum, sites=bar.sites, ended_at_ms=ended_at_ms)
+    return Verdict(registry=seal.name, session=session, ending=(own,))
 
 
 def seconded(verdict: Verdict, seal: Seal, *, ended_at_ms: int) -> Verdict:

@@ -67,6 +67,7 @@ class RegistryMachine:
         self._sessions = Sessions(seal=seal, verify=verify, config=config, peers=self._peers)
         self._hints = Hints(self._sessions.held, self._sessions.detector)
         self._round_at = self._sweep_at = self._expected_at = self._pardoned_at = 0.0
+        self._compared_at = 0.0
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
         self.is_ready, self.reason = False, "starting"
@@ -183,7 +184,7 @@ class RegistryMachine:
         self._mesh_is_lost = is_lost
         if not is_lost:
             self._sessions.detector.pardon(at.now)
-            self._round_at = at.now
+            self._round_at = self._compared_at = at.now
 
     # Peers -------------------------------------------------------------------
 
@@ -223,6 +224,7 @@ class RegistryMachine:
                 self._follow_cut(at, message.cut_ms)
                 return self._answer(message)
             case Repair():
+                self._compared_at = at.now
                 self._peer_heard(at, message.registry)
                 self._follow_cut(at, message.cut_ms)
                 return self._on_repair(at, message)
@@ -290,7 +292,9 @@ class RegistryMachine:
         self._sessions.local_health.rounded()
         actions: list[m.Action] = [m.PublishPresence(presence=self._presence)]
         partner = self._peers.partner(at.now, self._rng)
-        if partner is not None:
+        if partner is None:
+            self._compared_at = at.now  # with nobody there is nothing to miss
+        else:
             opening = exchange.opening(self.held, self._name)
             actions.append(m.PublishGossip(peer=partner, message=opening))
         actions += self._sessions.conclude(at)
@@ -314,16 +318,26 @@ class RegistryMachine:
             return f"another registry is called {self._name}, too: give one another access file"
         if self._boot.phase is not Phase.KNOWING:
             return f"{self._boot.phase.name.lower()} what there is"
-        if self._sessions.restraint.doubting_since is not None:
-            detector = self._sessions.detector
-            return (
-                f"{len(detector.failing)} of {len(detector)} sessions are silent:"
-                " this registry may be cut off"
-            )
+        doubt = self._doubt(now)
+        if doubt:
+            return doubt
         unroutable = self._unroutable()
         if unroutable and self._config.unroutable_is_unready:
             return f"no session to route to: {', '.join(unroutable)}"
         return ""
+
+    def _doubt(self, now: float) -> str:
+        """Return why this registry does not trust itself, if so."""
+        is_stale = now - self._compared_at > self._config.peers.stale_s
+        if is_stale and self._peers.there(now):
+            return "no peer compares maps any more: this one may be out of date"
+        if self._sessions.restraint.doubting_since is None:
+            return ""
+        detector = self._sessions.detector
+        return (
+            f"{len(detector.failing)} of {len(detector)} sessions are silent:"
+            " this registry may be cut off"
+        )
 
     def _unroutable(self) -> list[str]:
         return [model for model, sessions in self.models.items() if not sessions]

@@ -104,7 +104,9 @@ class Sessions:
         """Take a beat; one that this registry cannot place makes it ask or tell."""
         record = self.held.get(path.session)
         if record is None:
-            return self._inquire(at, path)
+            is_forgotten = ids.is_older(path.session, self.held.horizon_ms)
+            asked = self._deny if is_forgotten else self._inquire
+            return asked(at, path, beat.incarnation)
         if exchange.path_to(record) != path:
             detail = f"a beat over the subject of {'.'.join(path)}"
             foreign = self.held.refuse(Reason.FOREIGN, detail, record)
@@ -132,7 +134,7 @@ class Sessions:
             return []
         return self._remind(at, path, Probe(sequence=0, suspected=suspected))
 
-    def _inquire(self, at: Moment, path: SessionPath) -> list[Action]:
+    def _inquire(self, at: Moment, path: SessionPath, _incarnation: int) -> list[Action]:
         """Ask a session that beats, but of which nothing is held, for its claim."""
         actions = self._remind(at, path, Probe(sequence=0))
         if actions:
@@ -275,10 +277,12 @@ class Sessions:
             self._follow(at, change)
         refused: list[Rejection] = []
         for rejection in applied.rejected:
-            if rejection.reason is Reason.FORGOTTEN:
-                actions += self._deny(at, rejection.record)
-            else:
+            record = rejection.record
+            if rejection.reason is not Reason.FORGOTTEN:
                 refused.append(rejection)
+            elif lifecycle_of(record) < Lifecycle.LEFT:
+                path = exchange.path_to(record)
+                actions += self._deny(at, path, claim_of(record).incarnation)
         if refused:
             actions.append(Refused(rejected=tuple(refused), source=source))
         return actions
@@ -307,18 +311,16 @@ class Sessions:
         else:
             self._down_at.pop(claim.session, None)
 
-    def _deny(self, at: Moment, record: SessionRecord) -> list[Action]:
+    def _deny(self, at: Moment, path: SessionPath, incarnation: int) -> list[Action]:
         """Tell whoever still believes in a forgotten session that it has left long ago."""
-        if lifecycle_of(record) is Lifecycle.LEFT:
-            return []
-        left = judgement.denial(
-            record,
+        denial = judgement.denial(
+            path.session,
+            incarnation,
             self._seal,
             self._peers.bar(at.now),
             ended_at_ms=int(at.wall * 1000),
         )
-        verdict = judgement.verdict_on(left, registry=self._name)
-        return self._remind(at, exchange.path_to(record), verdict)
+        return self._remind(at, path, denial)
 
     # Judging -----------------------------------------------------------------
 
