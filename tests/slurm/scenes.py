@@ -1,19 +1,25 @@
 """What the tests of services in jobs have in common: a mesh beside a Slurm, engines that tell."""
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.processes import wait_until
-from tests.e2e.product import NOTHING_TO_LEARN, OTELA, Leaf, Product, Service
+from tests.e2e.product import NOTHING_TO_LEARN, OTELA, Leaf, Product
 from tests.e2e.scenes import MODEL, fake_engine
 from tests.slurm.cluster import USER, Cluster
 
 SERVICE: Final = "tiny"
 SERVED_WITHIN_S: Final = 40.0
+_LIFECYCLES: Final = {
+    "session_joined": "JOINING",
+    "session_served": "SERVING",
+    "session_drained": "DRAINING",
+    "session_went_down": "DOWN",
+    "session_left": "LEFT",
+}
 
 
 class Site:
@@ -33,9 +39,18 @@ class Site:
         self.registry = product.start_registry("registry", NOTHING_TO_LEARN)
         self.router = product.start_router()
         leaf = product.start_leaf("site-a")
-        self.services = cluster.jobs / product.folder.name
+        self._leaf = leaf
+        self._count = 0
+        self._known: set[str] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a test: a new folder of services, and no session that it would know."""
+        self._known |= set(self._told_lives())
+        self._count += 1
+        self.services = self.cluster.jobs / f"services-{self._count}"
         self.services.mkdir()
-        self.access = self._given(leaf)
+        self.access = self._given(self._leaf)
         self._environ = {
             "OTELA_JOBS": str(self.services),
             "HOME": str(self.services),
@@ -46,6 +61,18 @@ class Site:
             "TMPDIR": "/tmp",
         }
         shutil.chown(self.services, USER)
+
+    def lives(self) -> dict[str, list[str]]:
+        """Return the lifecycles of this test's sessions in order, as a registry told them."""
+        told = self._told_lives()
+        return {session: life for session, life in told.items() if session not in self._known}
+
+    def _told_lives(self) -> dict[str, list[str]]:
+        told: dict[str, list[str]] = {}
+        for line in self.registry.events():
+            if word := _LIFECYCLES.get(str(line.get("event"))):
+                told.setdefault(str(line["session"]), []).append(word)
+        return told
 
     def otela(self, *arguments: str, check: bool = True) -> str:
         """Return what a command of ours says to the ordinary user."""
@@ -103,22 +130,6 @@ class Site:
         """Return the provider's access file as its user holds it."""
         path = self.services / "access.toml"
         shutil.copy(leaf.access, path)
-        os.chmod(path, 0o600)
+        path.chmod(0o600)
         shutil.chown(path, USER)
         return path
-
-
-def lives(registry: Service) -> dict[str, list[str]]:
-    """Return the lifecycles of each session in order, as a registry told them."""
-    told: dict[str, list[str]] = {}
-    words = {
-        "session_joined": "JOINING",
-        "session_served": "SERVING",
-        "session_drained": "DRAINING",
-        "session_went_down": "DOWN",
-        "session_left": "LEFT",
-    }
-    for line in registry.events():
-        if word := words.get(str(line.get("event"))):
-            told.setdefault(str(line["session"]), []).append(word)
-    return told

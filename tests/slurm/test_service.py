@@ -1,24 +1,36 @@
 """A service in real jobs: what an ordinary user does with it, and what Slurm does to it."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.processes import signal_all, wait_until
 from tests.e2e.product import Product
-from tests.e2e.scenes import Load, verify
+from tests.e2e.scenes import Load, fake_engine, verify
 from tests.slurm.cluster import Cluster
-from tests.slurm.scenes import Site, lives
+from tests.slurm.scenes import Site
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nats]
 
 LONGEST_S = 8.0
+QUICK = ("--set", "walltime.reserve_s=6", "--set", "walltime.margin_s=10")
+"""Jobs of a minute, the least that Slurm knows, have little time to leave."""
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory, running_cluster: Cluster) -> Iterator[Site]:
+    """A mesh beside the Slurm."""
+    with Product(tmp_path_factory.mktemp("mesh")) as product:
+        yield Site(product, running_cluster)
 
 
 @pytest.fixture
-def site(tmp_path: Path, cluster: Cluster) -> Iterator[Site]:
-    """A mesh beside the Slurm."""
-    with Product(tmp_path) as product:
-        yield Site(product, cluster)
+def site(mesh: Site, cluster: Cluster) -> Iterator[Site]:  # noqa: ARG001 - it is emptied
+    """The mesh without sessions, and a folder for this test's services."""
+    mesh.begin()
+    mesh.wait_for_sessions(0)
+    yield mesh
 
 
 def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
@@ -32,14 +44,16 @@ def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
         check=False,
     )
     assert f"the service tiny has job {job} already" in refused
-    gpus = {
-        one.partition("=")[2]
-        for pid in site.cluster.processes(SLURM_JOB_ID=str(job))
-        for one in Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-        if one.startswith("CUDA_VISIBLE_DEVICES=")
-        and b"SLURM_STEP" in Path(f"/proc/{pid}/environ").read_bytes()
-    }
-    assert {"0", "1"} <= gpus
+    gpus = [
+        len(
+            site.cluster.processes(
+                SLURM_JOB_ID=str(job), CUDA_VISIBLE_DEVICES=gpu, OTELA_REPLICA=one
+            )
+        )
+        for gpu in ("0", "1")
+        for one in ("0", "1")
+    ]
+    assert sorted(count > 0 for count in gpus) == [False, False, True, True]
     exchanges = Load(site.product, site.router, count=16).complete()
     verify(exchanges, longest_s=LONGEST_S)
     assert len({one.session for one in exchanges}) == 2
@@ -48,6 +62,103 @@ def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
     site.wait_for_sessions(0)
     site.wait_for_end(job)
     assert site.cluster.state(job) == "COMPLETED"
-    assert all(
-        life == ["JOINING", "SERVING", "DRAINING", "LEFT"] for life in lives(site.registry).values()
+    assert list(site.lives().values()) == [["JOINING", "SERVING", "DRAINING", "LEFT"]] * 2
+
+
+def test_a_service_outlasts_its_job(site: Site) -> None:
+    """No answer is lost across the hand-over: whole ones succeed, streams do or say why not."""
+    first = site.submit("--lasting", *QUICK, engine=fake_engine("alpha"), time="1m")
+    site.wait_for_sessions(1)
+    load = Load(site.product, site.router, concurrency=4)
+    wait_until(lambda: len(site.listed()["jobs"]) == 2, "a successor", within_s=60)
+    second = next(row["job"] for row in site.listed()["jobs"] if row["job"] != first)
+    site.cluster.wait_for_state(first, "COMPLETED", within_s=60)
+    site.wait_for_end(first)
+    load.wait_for_count(len(load.history()) + 20)
+    exchanges = load.finish()
+    verify(exchanges, longest_s=LONGEST_S)
+    assert [one for one in exchanges if not one.stream and not one.claims_success] == []
+    (retired,) = site.told(first, "replicas_retired")[:1]
+    (handover,) = site.told(first, "handover_finished")
+    assert (retired["successor"], handover["successor"]) == (second, second)
+    assert 0 < handover["overlap_gpu_h"] < 60 / 3600
+    assert site.listed()["overlap_gpu_h"] > 0
+    assert len({one.session for one in exchanges}) == 2
+    site.otela("cancel", "tiny", "--now")
+    site.wait_for_end(second)
+    site.wait_for_sessions(0)
+
+
+def test_a_cancelled_job_leaves_nothing(site: Site) -> None:
+    """By plain scancel, which signals every process of a step at once, the engine included."""
+    job = site.submit("--gpus", "0", engine=[*fake_engine("alpha"), "--spawn", "session"])
+    site.wait_for_sessions(1)
+    site.cluster.run("scancel", str(job))
+    site.wait_for_sessions(0)
+    site.wait_for_end(job)
+    site.cluster.wait_for_state(job, "CANCELLED")
+    assert [life[-1] for life in site.lives().values()] == ["LEFT"]
+
+
+def test_one_replicas_end_ends_no_other(site: Site) -> None:
+    """A replica whose engine fails for good is gone; the job and the others go on."""
+    once = ("--set", "restart.failures_max=1")
+    job = site.submit("--replicas", "2", "--replicas-per-node", "2", *once)
+    site.wait_for_sessions(2)
+    victim = next(
+        pid
+        for pid in site.cluster.processes(SLURM_JOB_ID=str(job), OTELA_REPLICA="0")
+        if b"fake_engine" in Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"guardian")[0]
+        and b"opentela.cli" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
+    signal_all([victim], signal.SIGKILL)
+    site.wait_for_sessions(1)
+    wait_until(
+        lambda: not site.cluster.processes(SLURM_JOB_ID=str(job), OTELA_REPLICA="0"),
+        "the end of the replica",
+        within_s=15,
+    )
+    assert site.cluster.state(job) == "RUNNING"
+    verify(Load(site.product, site.router, count=8).complete(), longest_s=LONGEST_S)
+
+
+def test_a_preempted_job_drains_and_serves_again(site: Site) -> None:
+    """Running answers are finished in the grace; Slurm starts the job again when there is room."""
+    job = site.submit("--gpus", "2", "--replicas", "3")
+    site.wait_for_sessions(3)
+    load = Load(site.product, site.router, concurrency=2)
+    load.wait_for_count(4)
+    preemptor = site.cluster.run(
+        *("sbatch", "--parsable", "-p", "high", "-N3", "--gres=gpu:2", "--mem=100", "-t", "1"),
+        *("-D", str(site.services), "--wrap", "sleep 600"),
+    ).stdout.strip()
+    site.wait_for_sessions(0)
+    exchanges = load.finish()
+    begun = [one for one in exchanges if one.session]
+    assert [one for one in begun if not one.claims_success] == []
+    site.cluster.wait_for_state(int(preemptor), "RUNNING", within_s=40)
+    assert site.cluster.state(job) == "PENDING"
+    site.wait_for_end(job)
+    assert {tuple(life) for life in site.lives().values()} == {
+        ("JOINING", "SERVING", "DRAINING", "LEFT")
+    }
+    site.cluster.run("scancel", preemptor)
+    site.wait_for_sessions(3)
+    assert len(site.lives()) == 6
+
+
+@pytest.mark.slow
+def test_a_lost_node_is_given_up_and_its_job_serves_elsewhere(site: Site) -> None:
+    """Nobody says goodbye: registries find out, and no router keeps a ghost."""
+    job = site.submit()
+    site.wait_for_sessions(1)
+    (node,) = {row["nodes"] for row in site.listed()["jobs"]}
+    (lost,) = site.lives()
+    site.cluster.fail_node(node)
+    site.registry.wait_for("suspicion_raised", session=lost)
+    wait_until(lambda: site.cluster.state(job) != "RUNNING", "the job's requeue", within_s=60)
+    site.wait_for_sessions(1, within_s=60)
+    (followed,) = set(site.lives()) - {lost}
+    assert site.lives()[followed] == ["JOINING", "SERVING"]
+    verify(Load(site.product, site.router, count=8).complete(), longest_s=LONGEST_S)
+    site.cluster.revive_node(node)

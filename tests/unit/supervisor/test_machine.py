@@ -50,6 +50,7 @@ from opentela.supervisor.events import (
     StopAsked,
     Tick,
     VerdictArrived,
+    Warned,
 )
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
@@ -458,6 +459,22 @@ class TestWalltime:
         machine._launch_at = math.inf
         assert machine.next_deadline(50.0, WALL + 60.0) == 90.0
         assert machine.next_deadline(50.0, WALL + 600.0) == 50.0
+
+    def test_a_warning_of_the_planned_end_changes_nothing(self) -> None:
+        """The plan has time for long answers, and for a successor; a warning has not."""
+        bench = Bench(walltime=Walltime(WALL + 300.0, WALL + 360.0, WALL + 375.0)).serving(1.0)
+        assert Announce not in kinds(bench.at(200.0, Warned("SIGUSR1")))
+        assert bench.claim.lifecycle is Lifecycle.SERVING
+        assert bench.machine.story[-1][1] == "warned of an end that is planned for: SIGUSR1"
+        bench.at(300.0)
+        assert bench.word == (Lifecycle.DRAINING, "the walltime ends")
+
+    @pytest.mark.parametrize("walltime", [None, Walltime(WALL + 300.0, WALL + 360.0, WALL + 375.0)])
+    def test_a_warning_of_anything_else_is_a_wish_to_leave(self, walltime: Walltime | None) -> None:
+        """The allocation is taken back, or its end was never known."""
+        bench = Bench(walltime=walltime).serving(1.0)
+        bench.at(20.0, Warned("SIGUSR1"))
+        assert bench.word == (Lifecycle.DRAINING, "SIGUSR1")
 
     def test_a_signal_during_the_drain_shortens_it(self) -> None:
         """Whoever signals means it; a second signal that would lengthen it does not."""

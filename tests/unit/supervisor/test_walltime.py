@@ -4,7 +4,7 @@ import pytest
 
 from opentela.core.errors import ConfigError
 from opentela.supervisor.config import WalltimeConfig
-from opentela.supervisor.walltime import Walltime, duration_s, end, is_told, plan
+from opentela.supervisor.walltime import Walltime, duration_s, end, is_foreseen, is_told, plan
 
 NOON = 1_800_000_000.0
 
@@ -88,3 +88,12 @@ def test_an_allocation_that_ends_at_once_is_refused(left_s: float) -> None:
     with pytest.raises(ConfigError, match=r"walltime\.reserve_s") as caught:
         plan(WalltimeConfig(reserve_s=15.0), ends_at=NOON + left_s, wall=NOON)
     assert "more time" in caught.value.remedy
+
+
+def test_a_warning_near_the_planned_end_tells_nothing_new() -> None:
+    """Earlier it is a preemption's; without a known end it is all that there is."""
+    walltime = Walltime(NOON + 1000, NOON + 1100, NOON + 1120)
+    assert not is_foreseen(walltime, NOON)
+    assert not is_foreseen(walltime, NOON + 939)
+    assert is_foreseen(walltime, NOON + 940)
+    assert not is_foreseen(None, NOON)

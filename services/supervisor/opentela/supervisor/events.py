@@ -119,6 +119,12 @@ class MeshJoined(msgspec.Struct, frozen=True):
     """The mesh is reached, at first or again: what we said meanwhile was lost."""
 
 
+class Warned(msgspec.Struct, frozen=True):
+    """A scheduler warns: our time ends, or it takes the allocation back before."""
+
+    reason: str
+
+
 class StopAsked(msgspec.Struct, frozen=True):
     """Somebody wants us to leave."""
 
@@ -145,5 +151,6 @@ Event: TypeAlias = (
     | ProbeArrived
     | VerdictArrived
     | MeshJoined
+    | Warned
     | StopAsked
 )

@@ -46,11 +46,12 @@ from opentela.supervisor.events import (
     StopAsked,
     Tick,
     VerdictArrived,
+    Warned,
 )
 from opentela.supervisor.health import Condition
 from opentela.supervisor.offer import Terms, composed, left_out, promised
 from opentela.supervisor.restart import Backoff, RestartRule
-from opentela.supervisor.walltime import Walltime
+from opentela.supervisor.walltime import Walltime, is_foreseen
 from opentela.wire.control import Beat, Verdict
 
 STORY_EVENTS_MAX: Final = 64
@@ -155,8 +156,8 @@ class Machine:
             case MeshJoined():
                 if self.session:
                     self._actions.append(Announce(self.session.claim))
-            case StopAsked(reason=reason):
-                self._leave(reason, self._config.drain.limit_s)
+            case Warned() | StopAsked():
+                self._hear_signal(event)
             case _:
                 self._take_in_engine(event)
 
@@ -306,6 +307,12 @@ class Machine:
         probe = arrived.probe
         self._refute(probe.suspected)
         self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
+
+    def _hear_signal(self, event: Warned | StopAsked) -> None:
+        if isinstance(event, Warned) and is_foreseen(self._walltime, self._wall):
+            self._tell(f"warned of an end that is planned for: {event.reason}")
+        else:
+            self._leave(event.reason, self._config.drain.limit_s)
 
     def _hear(self, verdict: Verdict) -> None:
         session = self.session

@@ -37,9 +37,11 @@ from opentela.supervisor.events import (
     StopAsked,
     Tick,
     VerdictArrived,
+    Warned,
 )
 from opentela.supervisor.gateways import Gateways
 from opentela.supervisor.machine import Machine
+from opentela.supervisor.process import ENDED_WELL
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
 from opentela.wire.subjects import SessionPath
@@ -53,7 +55,9 @@ END_WITHIN_S: Final = 2.0
 """When we are told to go at once; what is left then is the guardian's."""
 
 _LEAVE_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-"""Slurm's `--signal=B:USR1@120` and its kin: whoever sends one wants us to leave in order."""
+"""Slurm's `--signal=B:USR1@120` and its kin: whoever sends one wants us to leave in order.
+
+SIGUSR1 is a warning: one of an end that we know, and are prepared for, changes nothing."""
 
 OnReady = Callable[[bool, str], None]
 
@@ -127,7 +131,7 @@ class SupervisorShell:
             said = runner.last_line[:_LAST_LINE_CHARACTERS_MAX]
             raise EngineError(
                 f"{self._failure}: {said}" if said else self._failure,
-                remedy="the engine's output says more" if said else "",
+                remedy=_remedy(self._failure, has_output=bool(said)),
             )
 
     def status(self) -> dict[str, Any]:
@@ -218,6 +222,13 @@ class SupervisorShell:
                 log.warning("engine_left_to_guardian", pid=runner.pid)
 
 
+def _remedy(failure: str, *, has_output: bool) -> str:
+    """Return what to do about an engine that failed for good."""
+    if failure.endswith(ENDED_WELL):
+        return "an engine must stay in the foreground: no & and no option that makes it a daemon"
+    return "the engine's output says more" if has_output else "it wrote nothing: run it by hand"
+
+
 def _tell_operator(action: TellUnread | TellLeftOut) -> None:
     match action:
         case TellUnread(launch=launch, reason=reason, failures=failures):
@@ -265,7 +276,8 @@ async def _leave_signals(tell: Callable[[Event], None]) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     taken = [one for one in _LEAVE_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
     for number in taken:
-        loop.add_signal_handler(number, tell, StopAsked(number.name))
+        kind = Warned if number is signal.SIGUSR1 else StopAsked
+        loop.add_signal_handler(number, tell, kind(number.name))
     try:
         yield
     finally:

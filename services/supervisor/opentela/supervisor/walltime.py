@@ -24,6 +24,10 @@ _WORDS: Final = re.compile(
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?")
 
 
+WARNED_BEFORE_S: Final = 180.0
+"""A warning so near to the end is taken for one of the end: Slurm sends it up to a minute early."""
+
+
 class Walltime(NamedTuple):
     """Instants of an allocation's end, in Unix seconds."""
 
@@ -106,3 +110,11 @@ def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | N
     leave_at = ends_at - config.reserve_s
     margin_s = min(config.margin_s, config.margin_share_max * (leave_at - wall))
     return Walltime(leave_at - margin_s, leave_at, ends_at)
+
+
+def is_foreseen(walltime: Walltime | None, wall: float) -> bool:
+    """Return whether a scheduler's warning tells nothing new: the end is near, and planned for.
+
+    Any other is that of a preemption, or of a job whose end nobody knows.
+    """
+    return walltime is not None and walltime.ends_at - wall <= WARNED_BEFORE_S

@@ -27,7 +27,10 @@ _PASSED: Final = (
 )
 """What a job needs of our environment to find programs and modules; all else is named."""
 _WARN_S: Final = 60
-"""Slurm's warning before the end of a job; its supervisors have left by themselves before."""
+"""Slurm's warning before the end of a job, up to a minute earlier; its supervisors have left by
+themselves then. What it is for is a preemption, which it announces, too."""
+_WARNED_FROM_S: Final = 300.0
+"""A shorter job is not warned: it would be while it starts, before anything can heed it."""
 
 
 def recipes() -> dict[str, requests.EngineRecipe]:
@@ -171,10 +174,11 @@ def _job(given: Mapping[str, Any], name: str, environ: Mapping[str, str]) -> Job
     passed = {one: environ[one] for one in _PASSED if one in environ}
     passed.update(requests.exports(given["env"], environ))
     directory = Path(given["directory"]).absolute()
+    time_limit_s = walltime.duration_s(given["time"], field="--time")
     return JobSpec(
         name=name,
         script="",
-        time_limit_s=walltime.duration_s(given["time"], field="--time"),
+        time_limit_s=time_limit_s,
         directory=str(directory),
         output=given["output"] or f"{requests.PREFIX}{name}-%j.out",
         environment=passed,
@@ -185,7 +189,7 @@ def _job(given: Mapping[str, Any], name: str, environ: Mapping[str, str]) -> Job
         qos=given["qos"],
         reservation=given["reservation"],
         constraint=given["constraint"],
-        warn_s=_WARN_S,
+        warn_s=_WARN_S if time_limit_s >= _WARNED_FROM_S else 0,
         requeue=given["requeue"],
         extra=given["sbatch"],
     )

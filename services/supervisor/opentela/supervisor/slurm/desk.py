@@ -14,7 +14,7 @@ from opentela.core.errors import UsageError
 from opentela.service import Lifecycle
 from opentela.supervisor.slurm.folder import Folder, folders
 from opentela.supervisor.slurm.job import Job, Phase
-from opentela.supervisor.slurm.keeper import WARNING_SIGNAL
+from opentela.supervisor.slurm.keeper import LEAVE_SIGNAL
 from opentela.supervisor.slurm.ledger import Service
 from opentela.supervisor.slurm.listing import ServiceRow, length, progress, service_row
 from opentela.supervisor.slurm.port import Scheduler
@@ -121,7 +121,7 @@ async def cancel(life: Lifecycle, slurm: Scheduler, folder: Folder, *, say: Say,
                 await slurm.cancel(job.id)
                 say(f"job {job.id} is ended")
             elif job.phase is Phase.RUNNING:
-                await slurm.signal(job.id, WARNING_SIGNAL)
+                await slurm.signal(job.id, LEAVE_SIGNAL)
                 say(f"job {job.id} leaves in order")
         looks = 0 if now else int(LEAVE_WITHIN_S / LOOK_S)
         for _ in range(looks):

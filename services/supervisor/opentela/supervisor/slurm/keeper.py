@@ -32,8 +32,8 @@ from opentela.telemetry import log as logs
 
 log: Final = logs.get_logger()
 
-WARNING_SIGNAL: Final = "USR1"
-"""At which supervisors leave in order; engines do not hear it."""
+LEAVE_SIGNAL: Final = "USR2"
+"""At which supervisors leave in order, whatever their plan is; engines do not hear it."""
 _OVER_LOOKS_MAX: Final = 30
 """So often a successor is asked for when all replicas have ended: the allocation costs."""
 _HOUR_S: Final = 3600.0
@@ -134,7 +134,7 @@ class Keeper:
                 case Submit(reason=reason):
                     return await self._submit(reason)
                 case Retire():
-                    await self._slurm.signal(self._job, WARNING_SIGNAL)
+                    await self._slurm.signal(self._job, LEAVE_SIGNAL)
                     log.info("replicas_retired", job=self._job, successor=self._run.followed_by)
                 case GiveUp(reason=reason):
                     log.error("succession_ended", job=self._job, reason=reason)
