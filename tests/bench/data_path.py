@@ -67,6 +67,11 @@ class Timed:
     def on_ack(self) -> None:
         """The session has it."""
 
+    def on_answer(self, status: int, headers: Headers, body: bytes, timings: Timings) -> None:
+        """All came at once."""
+        self.first_at = time.perf_counter()
+        self.done.set_result(self.first_at)
+
     def on_head(self, status: int, headers: Headers) -> None:
         """The engine answers."""
 

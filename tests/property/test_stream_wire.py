@@ -30,7 +30,7 @@ from opentela.stream.events import (
     WriteBody,
 )
 from opentela.wire import frames
-from opentela.wire.frames import Data, End, Fail, FailKind, Head
+from opentela.wire.frames import Data, End, Fail, FailKind, Head, Timings
 
 WINDOW_BYTES = 1000
 TURNS_MAX = 5000
@@ -133,6 +133,9 @@ class World:
                 case Data():
                     self.received += action.data
                     assert len(self.received) - self.consumed <= WINDOW_BYTES
+                case Head(end=Timings() as timings):
+                    self.received += action.data
+                    self.told += (action, End(action.stream, int(bool(action.data)), timings))
                 case Head() | End() | Fail():
                     self.told.append(action)
                 case _:

@@ -122,9 +122,9 @@ def invite(
 
 
 def revoke(
-    layout: MeshLayout, *, now: float, provider: str = "", name: str = ""
+    layout: MeshLayout, *, now: float, provider: str = "", name: str = "", key: str = ""
 ) -> tuple[Admission, ...]:
-    """Withdraw every access of a provider, or of the role or leaf called *name*.
+    """Withdraw every access of a provider, of the role or leaf called *name*, or of one *key*.
 
     The accounts that say so are in the folder; `push.accounts` brings them to running servers.
 
@@ -132,12 +132,8 @@ def revoke(
         ConfigError: Nobody of that name was let in.
     """
     with layout.locked():
-        revoked = [
-            msgspec.structs.replace(admission, revoked_at=int(now))
-            for admission in layout.admissions
-            if (admission.provider == provider if provider else admission.name == name)
-            and (not admission.provider or provider)
-        ]
+        meant = _of_key(layout, key) if key else _of_name(layout, provider=provider, name=name)
+        revoked = [msgspec.structs.replace(one, revoked_at=int(now)) for one in meant]
         if not revoked:
             raise ConfigError(
                 f"{'provider ' if provider else ''}{provider or name} was never let in",
@@ -149,6 +145,39 @@ def revoke(
         )
         renew_accounts(layout, now=now)
     return tuple(revoked)
+
+
+def _of_name(layout: MeshLayout, *, provider: str, name: str) -> list[Admission]:
+    return [
+        admission
+        for admission in layout.admissions
+        if (admission.provider == provider if provider else admission.name == name)
+        and (not admission.provider or provider)
+    ]
+
+
+def _of_key(layout: MeshLayout, key: str) -> list[Admission]:
+    """Return the one whose key begins with *key*; of a leaf both of its users.
+
+    Raises:
+        ConfigError: There is none, or more than one.
+    """
+    found = [one for one in layout.admissions if one.key.startswith(key.upper())]
+    if not found:
+        raise ConfigError(f"nobody of id {key} was let in", remedy="see otela mesh members")
+    if len(found) > 1:
+        raise ConfigError(
+            f"id {key} is the beginning of {len(found)}: {', '.join(one.id for one in found)}",
+            remedy="write more of it",
+        )
+    (one,) = found
+    if one.role != "leaf":
+        return found
+    return [
+        other
+        for other in layout.admissions
+        if other.role == "leaf" and (other.name, other.issued_at) == (one.name, one.issued_at)
+    ]
 
 
 def renew_accounts(layout: MeshLayout, *, now: float) -> None:

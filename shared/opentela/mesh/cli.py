@@ -4,19 +4,21 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
-from opentela.core.errors import MeshUnavailableError
 from opentela.mesh import access as accesses
 from opentela.mesh import check as checks
-from opentela.mesh import push, setup
+from opentela.mesh import setup
 from opentela.mesh.access import Access
-from opentela.mesh.layout import Admission, MeshLayout
+from opentela.mesh.cli_members import members, revoke, upgrade
+from opentela.mesh.cli_options import FOLDER, FOLDER_DEFAULT, dir_option, json_option, print_json
+from opentela.mesh.layout import MeshLayout
+from opentela.mesh.leaf_members import unknown
 from opentela.mesh.listeners import CLIENT_PORT, LEAF_PORT, Listeners, TlsMode
 from opentela.mesh.permissions import Member, Role
 from opentela.mesh.server import find_server
@@ -37,8 +39,6 @@ _SPAN: Final = re.compile(r"(\d+)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LISTEN_HELP: Final = "Address to bind. [default: all with TLS, loopback without]"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
-_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
-_FOLDER_DEFAULT: Final = Path("mesh")
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
@@ -49,16 +49,6 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
     raise click.BadParameter(f"{value!r} is no length of time; write 90s, 45m, 12h or 30d")
 
 
-_dir_option = click.option(
-    "--dir",
-    "folder",
-    type=_FOLDER,
-    default=_FOLDER_DEFAULT,
-    envvar="OTELA_MESH_DIR",
-    show_default=True,
-    help="Folder of the mesh.",
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _out_option = click.option("--out", type=_FILE, help="Access file to write. [default: in --dir]")
 _expires_option = click.option(
     "--expires", default="", callback=_span, help="Such as 30d or 12h. [default: never]"
@@ -108,8 +98,12 @@ def mesh() -> None:
     """Set a mesh up, admit providers, connect sites."""
 
 
+for _command in (members, revoke, upgrade):
+    mesh.add_command(_command)
+
+
 @mesh.command()
-@_dir_option
+@dir_option
 @click.option("--name", default="mesh", show_default=True, help="Of the mesh, for people.")
 @_listener_options(tls="auto", leaf_port=LEAF_PORT)
 @click.option("--force", is_flag=True, help="Replace a mesh; everybody needs new access files.")
@@ -119,7 +113,7 @@ def mesh() -> None:
     show_default=True,
     help="Let the hub keep lifecycle events for 30 days, in the folder.",
 )
-@_json_option
+@json_option
 def init(
     *, folder: Path, name: str, force: bool, jetstream: bool, as_json: bool, **listeners: Any
 ) -> None:
@@ -143,7 +137,7 @@ def init(
             layout.access(role), setup.role_access(layout, role=role, name=role, now=now)
         )
     if as_json:
-        _print_json({"dir": str(folder), **msgspec.to_builtins(layout.facts)})
+        print_json({"dir": str(folder), **msgspec.to_builtins(layout.facts)})
         return
     click.echo(f"{name} is set up in {folder}; its keys/ must never get lost, nor out")
     click.echo(f"  start the hub    otela mesh serve {layout.conf}")
@@ -155,14 +149,14 @@ def init(
 
 
 @mesh.command()
-@_dir_option
+@dir_option
 @click.option("--role", type=click.Choice(ROLES), required=True)
 @click.option("--name", help="Unique in the mesh. [default: the role's]")
 @click.option("--site", default="", help="Where a registry is, if not beside the hub.")
 @_servers_option
 @_expires_option
 @_out_option
-@_json_option
+@json_option
 def role(
     *,
     folder: Path,
@@ -193,13 +187,13 @@ def role(
 
 
 @mesh.command()
-@_dir_option
+@dir_option
 @click.option("--provider", required=True, help="Whose sessions they will be.")
 @click.option("--site", default="", help="The only site that it may speak from. [default: any]")
 @_servers_option
 @_expires_option
 @_out_option
-@_json_option
+@json_option
 def invite(
     *,
     folder: Path,
@@ -229,7 +223,7 @@ def invite(
 
 
 @mesh.command()
-@_dir_option
+@dir_option
 @click.option("--site", required=True, help="Its name, of your choice.")
 @click.option("--providers", default="", help="Who works there: p,q. [default: everybody]")
 @click.option("--registry", "registries", multiple=True, help="A registry that works there.")
@@ -240,8 +234,8 @@ def invite(
 @click.option("--hub", "hubs", multiple=True, metavar="URL", help="Where to dial out to.")
 @click.option("--websocket", "is_websocket", is_flag=True, help="Dial the hub's websocket port.")
 @_listener_options(tls=None, leaf_port=None)
-@click.option("--out", type=_FOLDER, help="Folder to write, to be copied to the site.")
-@_json_option
+@click.option("--out", type=FOLDER, help="Folder to write, to be copied to the site.")
+@json_option
 def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None:
     """Connect a site: write the folder of its server.
 
@@ -267,56 +261,16 @@ def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None
         listeners=_leaf_listeners(given),
     )
     made = setup.add_leaf(MeshLayout(folder), options, now=_CLOCK.wall(), root=out)
+    for line in unknown(MeshLayout(folder).admissions, options):
+        click.echo(f"note: {line}", err=True)
     if as_json:
-        _print_json(msgspec.to_builtins(made, enc_hook=str))
+        print_json(msgspec.to_builtins(made, enc_hook=str))
         return
     click.echo(f"site {options.site} has its folder: {made.root}; copy it there, and start")
     click.echo("  otela mesh serve leaf.conf")
     click.echo("invite its providers with")
     flags = " ".join((f"--site {options.site}", *(f"--server {url}" for url in made.servers)))
     click.echo(f"  otela mesh invite{_dir_flag(folder)} --provider NAME {flags}")
-
-
-@mesh.command()
-@_dir_option
-@click.option("--provider", default="", help="Every access of this provider.")
-@click.option("--name", default="", help="Every access of this role or leaf.")
-@_json_option
-def revoke(*, folder: Path, provider: str, name: str, as_json: bool) -> None:
-    """Throw somebody out, at once and everywhere."""
-    if bool(provider) == bool(name):
-        raise click.UsageError("name who: --provider NAME, or --name NAME")
-    layout = MeshLayout(folder)
-    revoked = setup.revoke(layout, provider=provider, name=name, now=_CLOCK.wall())
-    access = setup.system_access(layout, now=_CLOCK.wall())
-    logs.configure(service="mesh", config=_QUIET)
-    try:
-        asyncio.run(push.accounts(access, layout))
-    except MeshUnavailableError as error:
-        raise MeshUnavailableError(
-            f"revoked in {folder}, but the hub was not told: {error}",
-            remedy="start it and say it again; a hub that starts from this folder knows already",
-        ) from error
-    if as_json:
-        _print_json(msgspec.to_builtins(revoked))
-    else:
-        click.echo(f"{provider or name} is out: {len(revoked)} revoked, the hub knows")
-
-
-@mesh.command()
-@_dir_option
-@_json_option
-def members(*, folder: Path, as_json: bool) -> None:
-    """List everybody who was let in."""
-    admissions = MeshLayout(folder).admissions
-    if as_json:
-        _print_json(msgspec.to_builtins(admissions))
-        return
-    now = _CLOCK.wall()
-    for one in admissions:
-        if one.is_system and one.role == "leaf":
-            continue  # the same server once more
-        click.echo(f"{one.role:<9} {one.name:<20} {one.site or '-':<12} {_standing(one, now)}")
 
 
 @mesh.command()
@@ -333,7 +287,7 @@ def serve(*, conf: Path) -> None:
 
 @mesh.command()
 @click.argument("access", type=_FILE)
-@_json_option
+@json_option
 @click.pass_context
 def check(ctx: click.Context, *, access: Path, as_json: bool) -> None:
     """Say what works with an access file.
@@ -353,7 +307,7 @@ def check(ctx: click.Context, *, access: Path, as_json: bool) -> None:
 
     findings = asyncio.run(run())
     if as_json:
-        _print_json(msgspec.to_builtins(findings))
+        print_json(msgspec.to_builtins(findings))
     # One server that answers is enough; everything after that must work.
     reached = [one.ok for one in findings if one.what.startswith("reach")]
     rest = [one.ok for one in findings if not one.what.startswith("reach")]
@@ -369,30 +323,17 @@ def _leaf_listeners(given: dict[str, Any]) -> Listeners:
 
 
 def _dir_flag(folder: Path) -> str:
-    return "" if folder == _FOLDER_DEFAULT else f" --dir {folder}"
+    return "" if folder == FOLDER_DEFAULT else f" --dir {folder}"
 
 
 def _end(now: float, span: float) -> float:
     return now + span if span else 0.0
 
 
-def _standing(admission: Admission, now: float) -> str:
-    if admission.revoked_at:
-        return "revoked"
-    if not admission.expires_at:
-        return "let in"
-    left = admission.expires_at - now
-    return f"{left / 86400:.1f} days left" if left > 0 else "expired"
-
-
 def _told(path: Path, access: Access, *, as_json: bool, is_new: bool = True) -> None:
     if as_json:
         told = {"path": str(path), "new": is_new, **msgspec.to_builtins(access)}
-        _print_json({key: value for key, value in told.items() if key != "credentials"})
+        print_json({key: value for key, value in told.items() if key != "credentials"})
         return
     click.echo(f"{path}: {'' if is_new else 'already '}lets in {access.role} {access.name}")
     click.echo("  hand it over by a private way; whoever has it, is that")
-
-
-def _print_json(value: Sequence[Any] | dict[str, Any]) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

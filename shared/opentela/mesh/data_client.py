@@ -71,7 +71,9 @@ class DataClient:
         self._logs_denial = Seldom()
         self._was_connected = False
         spread = rng or random.Random()  # noqa: S311  spreads load, guards nothing
-        self._keeper = Keeper(self, access, name=name, rng=spread, on_state=self._tell)
+        self._keeper = Keeper(
+            self, access, name=name, carries="data", rng=spread, on_state=self._tell
+        )
 
     async def __aenter__(self) -> Self:
         return self

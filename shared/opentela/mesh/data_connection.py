@@ -1,7 +1,8 @@
 """One connection of the data plane to one server, from its dial to its loss.
 
 An `asyncio.Protocol` instead of tasks and queues: a message goes from the socket to its stream in
-one call, and what is published within one turn of the loop leaves as one write.
+one call. What is published first in a turn of the loop is written at once, for a request must not
+wait for the books that are kept about it; the rest of the turn leaves as one more write.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import secrets
 import ssl
 from base64 import urlsafe_b64encode
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
@@ -58,6 +60,7 @@ class DataConnection(asyncio.Protocol):
         self._websocket: WebsocketClient | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._has_written = False  # in this turn of the loop
         self._is_paused = False
         self._is_over = False
         self._said = ""
@@ -136,14 +139,13 @@ class DataConnection(asyncio.Protocol):
         return self._is_paused
 
     def publish(self, subject: str, payload: bytes, reply: str) -> bool:
-        """Send a message with what else this turn of the loop sends; False when it is not taken."""
+        """Send a message, at the latest when this turn of the loop ends; False if not taken."""
         size = len(payload)
-        if self._is_over or size > self._max_payload or self._is_full():
+        if self._is_over or size > self._max_payload:
             return False
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out += (nats_wire.publish_line(subject, reply, size), payload, _CRLF)
-        self._out_bytes += size
+        if (self._out_bytes or self._is_paused) and self._is_full():
+            return False
+        self._say(nats_wire.publish_line(subject, reply, size), payload, _CRLF)
         return True
 
     def subscribe(self, subject: str, sid: int) -> None:
@@ -257,19 +259,29 @@ class DataConnection(asyncio.Protocol):
                 else:
                     self._said = text
 
-    def _say(self, words: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(words)
+    def _say(self, *words: bytes) -> None:
+        if self._has_written:
+            self._out += words
+            self._out_bytes += sum(map(len, words))
+        else:
+            self._has_written = True
+            self._send(words)
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._has_written = False
+        self._flush()
 
     def _flush(self) -> None:
-        out = self._out
-        if self._is_over or not out:
-            out.clear()
+        if self._out:
+            self._send(self._out)
+            self._out.clear()
+            self._out_bytes = 0
+
+    def _send(self, pieces: Iterable[bytes]) -> None:
+        if self._is_over:
             return
-        words = b"".join(out)
-        out.clear()
-        self._out_bytes = 0
+        words = b"".join(pieces)
         self._write(words if self._websocket is None else self._websocket.send(words))
 
     def _write(self, words: bytes) -> None:
@@ -277,10 +289,8 @@ class DataConnection(asyncio.Protocol):
         self._transport.write(words)
 
     def _is_full(self) -> bool:
-        unsent = self._out_bytes
-        if self._is_paused and self._transport is not None:
-            unsent += self._transport.get_write_buffer_size()
-        return unsent > UNSENT_BYTES_MAX
+        assert self._transport is not None
+        return self._out_bytes + self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX
 
     def _schedule_ping(self) -> None:
         self._ping_timer = self._loop.call_later(PING_EVERY_S, self._ping)

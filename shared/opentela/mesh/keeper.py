@@ -56,16 +56,26 @@ class Dialler(Protocol):
 class Keeper:
     """Keeps a client connected; the client tells of losses, the keeper of states.
 
+    A process has two: *carries* tells in the log which one is meant, `control` or `data`.
+
     Attributes:
         state: The latest; never changes after `CLOSED`.
     """
 
     def __init__(
-        self, dialler: Dialler, access: Access, *, name: str, rng: Rng, on_state: OnState | None
+        self,
+        dialler: Dialler,
+        access: Access,
+        *,
+        name: str,
+        carries: str,
+        rng: Rng,
+        on_state: OnState | None,
     ) -> None:
         self._dialler = dialler
         self._access = access
         self._name = name
+        self._carries = carries
         self._rng = rng
         self._on_state = on_state
         self._task: asyncio.Task[None] | None = None
@@ -113,7 +123,7 @@ class Keeper:
         state = BusState.REFUSED if refused else BusState.DISCONNECTED
         if state is not self.state:
             event = "mesh_refused" if refused else "mesh_lost"
-            log.warning(event, name=self._name, reason=fault.line())
+            log.warning(event, name=self._name, carries=self._carries, reason=fault.line())
         self._become(state, fault.line())
 
     async def _keep(self) -> None:
@@ -130,7 +140,7 @@ class Keeper:
                     self.lost(error)
                 except Exception:
                     # A bug, ours or a library's; a process without a mesh would be worse.
-                    log.exception("mesh_dial_failed", name=self._name)
+                    log.exception("mesh_dial_failed", name=self._name, carries=self._carries)
                 avoided = None
 
     async def _dial_any(self, avoided: Server | None) -> None:
@@ -148,7 +158,9 @@ class Keeper:
                     fault = error
             else:
                 self._become(BusState.CONNECTED, "")
-                log.info("mesh_connected", server=server.url, name=self._name)
+                log.info(
+                    "mesh_connected", server=server.url, name=self._name, carries=self._carries
+                )
                 return
         assert fault is not None, "an access has servers"
         raise fault

@@ -37,6 +37,8 @@ SEEDS: Final = {
 """Files under `keys/`, and what each is."""
 
 
+ID_CHARACTERS: Final = 10
+"""Of a public key, whose first one is always U: 45 bits, enough for all that a mesh lets in."""
 JETSTREAM_DIR: Final = "jetstream"
 """Where the hub keeps streams, below the folder."""
 
@@ -87,6 +89,11 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     site: str = ""
     expires_at: int = 0
     revoked_at: int = 0
+
+    @property
+    def id(self) -> str:
+        """What tells this one from others of the same name: the beginning of its key."""
+        return self.key[:ID_CHARACTERS]
 
 
 class MeshLayout:

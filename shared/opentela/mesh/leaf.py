@@ -70,6 +70,7 @@ def _remote(leaf: Leaf, account: str, credentials: str) -> Section:
         "urls": [url.replace("nats://", "nats-leaf://") for url in leaf.remotes],
         "account": account,
         "credentials": credentials,
+        "compression": server_conf.COMPRESSION,
     }
     if leaf.remote_ca:
         remote["tls"] = {"ca_file": leaf.remote_ca}

@@ -80,7 +80,9 @@ class NatsBus:
         self._subscriptions: dict[_Subscription, NatsSubscription | None] = {}
         self._connection: Connection | None = None
         spread = rng or random.Random()  # noqa: S311  spreads load, guards nothing
-        self._keeper = Keeper(self, access, name=name, rng=spread, on_state=on_state)
+        self._keeper = Keeper(
+            self, access, name=name, carries="control", rng=spread, on_state=on_state
+        )
 
     async def __aenter__(self) -> Self:
         return self

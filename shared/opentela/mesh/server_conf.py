@@ -17,6 +17,9 @@ MAX_PAYLOAD: Final = 1024 * 1024
 """Parts of request bodies and control messages are far smaller; the server's own default."""
 MAX_PENDING: Final = 64 * 1024 * 1024
 """Unsent bytes that one slow connection may hold; several windows of every stream of a site."""
+COMPRESSION: Final = "off"
+"""Of leaf links. By default the servers frame and check what passes as S2 even where they do not
+compress it; that delays each request by some 0.1 ms, and what passes is mostly small."""
 WRITE_DEADLINE: Final = "10s"
 """How long one write to a connection may block before it is dropped as slow."""
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -98,7 +101,7 @@ def leaf_listener(host: str, port: int | None, tls: TlsFiles | None) -> Section:
     """Return where leaf servers dial; nothing without a port."""
     if port is None:
         return {}
-    section: Section = {"listen": listen(host, port)}
+    section: Section = {"listen": listen(host, port), "compression": COMPRESSION}
     if tls is not None:
         section["tls"] = tls_files(tls)
     return section

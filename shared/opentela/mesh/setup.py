@@ -168,6 +168,11 @@ def add_leaf(
     for site in (options.site, *options.behind):
         ids.name(site, field="site")
     options.listeners.check()
+    if options.behind and options.listeners.leaf_port is options.listeners.websocket_port is None:
+        raise ConfigError(
+            f"leaves of {' and '.join(options.behind)} could not dial {options.site}",
+            remedy="give it a port for them with --leaf-port or --websocket-port",
+        )
     facts = layout.facts
     remotes = _remotes(facts, options)
     root = root or layout.leaf(options.site)

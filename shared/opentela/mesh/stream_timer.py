@@ -1,6 +1,7 @@
 """One timer of the loop for all streams of a shell: what `Deadlines` decides, kept in time."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -8,10 +9,6 @@ from typing import Final, Generic, TypeVar
 from opentela.stream.deadlines import DeadlineOf, Deadlines
 
 Key = TypeVar("Key")
-
-LINGER_S: Final = 1.0
-"""The timer ticks on for so long after the last new stream: to set it costs more than its ticks,
-and a request that comes then has no time for that."""
 
 _EARLY_S: Final = 0.001
 """uvloop rounds to milliseconds; a wake-up just before the moment would be for nothing."""
@@ -36,19 +33,20 @@ class StreamTimer(Generic[Key]):
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
-        self._is_ticking = False
-        self._ticks_until = 0.0
+        self._looks_at_fresh = False  # within the grain
 
     def add(self, key: Key) -> None:
         """Watch a new stream until it has ended."""
         self._deadlines.add(key)
-        if not self._is_ticking:
-            self._is_ticking = True
-            self._arm(time.monotonic() + self._grain_s)
+        if not self._looks_at_fresh:
+            self._looks_at_fresh = True
+            at = time.monotonic() + self._grain_s
+            if self._handle is None or at < self._armed_at:
+                self._arm(at)
 
     def close(self) -> None:
         """Wake up no more."""
-        self._is_ticking = True  # whatever is added now comes too late
+        self._looks_at_fresh = True  # whatever is added now comes too late
         if self._handle is not None:
             self._handle.cancel()
 
@@ -61,15 +59,13 @@ class StreamTimer(Generic[Key]):
     def _wake(self) -> None:
         self._handle = None
         now = time.monotonic()
-        if self._deadlines.has_fresh:
-            self._ticks_until = now + LINGER_S
         for key in self._deadlines.due(now, self._armed_at, self._deadline_of):
             self._tick(key)
             self._deadlines.put(key, self._deadline_of(key))
         next_at = self._deadlines.next_at
-        self._is_ticking = now < self._ticks_until
-        if self._is_ticking:
-            tick_at = now + self._grain_s
-            next_at = tick_at if next_at is None else min(next_at, tick_at)
+        self._looks_at_fresh = self._deadlines.has_fresh
+        if self._looks_at_fresh:
+            # Added by a tick, or kept by a reprieve.
+            next_at = min(now + self._grain_s, next_at or math.inf)
         if next_at is not None:
             self._arm(next_at)

@@ -195,12 +195,13 @@ class Caller:
         if self._has_head:
             return actions
         self._has_head = True
+        if frame.end is None:
+            actions.append(frame)
+            return actions + self._data(now, Data(self.stream, 0, frame.data))
+        if len(frame.data) > self._settings.window_bytes:
+            return actions + self._break_off("the session sent more than its credit")
+        self.ended = True
         actions.append(frame)
-        if frame.data:
-            actions += self._data(now, Data(self.stream, 0, frame.data))
-        if frame.end is not None and not self.ended:
-            actions.append(End(self.stream, self._data_seq, frame.end))
-            self.ended = True
         return actions
 
     def _data(self, now: float, frame: Data) -> list[CallerAction]:

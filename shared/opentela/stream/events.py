@@ -149,7 +149,8 @@ CallerEvent: TypeAlias = Frame | Begin | Consumed | Withdraw | NoResponders | Ca
 CallerAction: TypeAlias = FromRouter | Acknowledged | Head | Data | End | Fail
 """Open, Body, Credit and Cancel go to the session; the others are told to the router.
 
-A Head's data and end are told once more as `Data` and `End`.
+A Head that bears an `end` is a whole answer; what another one bears of data is told once more, as
+`Data`.
 """
 
 CalleeEvent: TypeAlias = (

@@ -23,6 +23,9 @@ class Sink(Protocol):
     def on_ack(self) -> None:
         """The session has the request."""
 
+    def on_answer(self, status: int, headers: Headers, body: bytes, timings: Timings) -> None:
+        """The whole answer."""
+
     def on_head(self, status: int, headers: Headers) -> None:
         """The engine answers."""
 
@@ -138,8 +141,14 @@ class FakeStream:
             self._sink.on_fail(failure(1, kind, message, may_have_begun=begun))
 
     def answer(self, body: bytes, *, status: int = 200, headers: Headers = JSON) -> None:
-        """Give a whole answer."""
-        self.head(status, headers).data(body).end()
+        """Give a whole answer, which goes as one when it fits one part."""
+        if len(body) > PART_BYTES or self._has_head:
+            self.head(status, headers).data(body).end()
+            return
+        self.ack()
+        if not self.ended:
+            self.ended = self._has_head = self._end_is_queued = True
+            self._sink.on_answer(status, headers, body, Timings())
 
     def _pump(self) -> None:
         while self._queue and not self.ended and len(self._queue[0]) <= self._room:

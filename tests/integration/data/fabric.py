@@ -44,6 +44,12 @@ class Recorder:
     def on_ack(self) -> None:
         self.told.append("ack")
 
+    def on_answer(self, status: int, headers: Headers, body: bytes, timings: Timings) -> None:
+        self.told.append("answer")
+        self.status, self.headers, self.timings = status, headers, timings
+        self.parts.append(body)
+        self.done.set()
+
     def on_head(self, status: int, headers: Headers) -> None:
         self.told.append("head")
         self.status, self.headers = status, headers

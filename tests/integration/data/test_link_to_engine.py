@@ -41,7 +41,7 @@ async def test_a_request_is_answered(build: Builder) -> None:
     """Method, path, fields and body go in; status, fields and body come out."""
     fabric, engine = await build(echo)
     answer = await fabric.ask(b'{"a":1}', trace="00-1-2-01").wait()
-    assert answer.told == ["ack", "head", "data", "end"]
+    assert answer.told == ["ack", "answer"]
     assert (answer.status, answer.body) == (200, b'{"a":1}')
     assert ("x-path", "/v1/completions") in answer.headers
     request = engine.requests[0]
@@ -88,7 +88,7 @@ async def test_a_stream_arrives_as_it_was_cut(build: Builder) -> None:
     for at in range(1, len(SSE)):
         answer = await fabric.ask(b"%d" % at).wait()
         assert answer.body == SSE
-        assert answer.told[-1] == "end"
+        assert answer.told[-1] in {"end", "answer"}
 
 
 @pytest.mark.parametrize("size", [0, 65536, 65537, 50 * MIB])
@@ -246,9 +246,9 @@ async def test_small_requests_pass_a_large_one(build: Builder) -> None:
     small = 0
     while not large.done.is_set():
         answer = await fabric.ask(b"small").wait()
-        assert answer.told[-1] == "end"
+        assert answer.told[-1] in {"end", "answer"}
         small += not large.done.is_set()
-    assert large.told[-1] == "end"
+    assert large.told[-1] in {"end", "answer"}
     assert small >= 5
 
 
@@ -327,7 +327,7 @@ async def test_a_slow_engine_is_acknowledged_for(build: Builder) -> None:
     asked = fabric.ask()
     await until(lambda: asked.told == ["ack"])
     go.set()
-    assert (await asked.wait()).told == ["ack", "head", "data", "end"]
+    assert (await asked.wait()).told == ["ack", "answer"]
 
 
 async def test_another_session_cannot_answer(build: Builder) -> None:

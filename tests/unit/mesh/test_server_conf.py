@@ -64,7 +64,7 @@ def test_listeners_are_encrypted_when_there_is_a_certificate() -> None:
 def test_listeners_without_a_certificate_say_so() -> None:
     """A websocket wants it spelled out."""
     assert "tls" not in server_conf.client_listener("h", 1, None)
-    assert server_conf.leaf_listener("h", 1, None) == {"listen": "h:1"}
+    assert "tls" not in server_conf.leaf_listener("h", 1, None)
     assert server_conf.websocket_listener("h", 1, None)["websocket"]["no_tls"] is True  # type: ignore[index, call-overload]
 
 

@@ -4,6 +4,21 @@ import json
 
 import pytest
 from tests.unit.router.parts import Dice, candidate
+from tests.unit.router.requests import (
+    CHAT,
+    CONFIG,
+    DELTA,
+    DONE,
+    EVENTS,
+    JSON,
+    NONE_LEFT,
+    STOP,
+    STORING,
+    USAGE,
+    A,
+    B,
+    Client,
+)
 
 from opentela.core.ids import SessionId
 from opentela.router.answers import Answer
@@ -11,117 +26,21 @@ from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
     Action,
     Break,
-    ClientGone,
     Commit,
-    Data,
-    End,
     EndAttempt,
-    Failed,
     Finish,
     Forward,
     GiveUp,
-    Head,
     Outcome,
     Reply,
-    Tick,
     TryOn,
 )
 from opentela.router.config import AttemptConfig
-from opentela.router.directory import Candidate
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
 from opentela.router.sse import Usage
-from opentela.stream.failures import failure
 from opentela.wire.frames import FailKind, Headers
-
-CONFIG = AttemptConfig(
-    attempts_max=3,
-    backoff_s=0.125,
-    backoff_max_s=0.1875,
-    first_s=10.0,
-    unary_s=60.0,
-    idle_s=5.0,
-    total_s=100.0,
-    held_bytes_max=10,
-)
-CHAT = EnginePath(ends_with_done=True)
-STORING = EnginePath(only_computes=False)
-A, B, C = (candidate(name) for name in "abc")
-NONE_LEFT = Fault(kind=FaultKind.NO_LIVE_SESSION, message="none")
-
-JSON: Headers = (("content-type", "application/json"),)
-EVENTS: Headers = (("content-type", "text/event-stream"),)
-DELTA = b'data: {"choices":[{"index":0,"finish_reason":null}]}\n\n'
-STOP = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
-USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
-DONE = b"data: [DONE]\n\n"
-
-
-class Client:
-    """Drives a request and remembers when it is."""
-
-    def __init__(
-        self,
-        *,
-        streams: bool = False,
-        path: EnginePath = CHAT,
-        candidates: tuple[Candidate, ...] = (A, B, C),
-        config: AttemptConfig = CONFIG,
-        dice: Dice | None = None,
-    ) -> None:
-        self.now = 1000.0
-        self.candidates = candidates
-
-        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
-            left = [one for one in self.candidates if one.session not in tried]
-            return left[0] if left else NONE_LEFT
-
-        self.attempts = Attempts(
-            config=config, path=path, streams=streams, choose=choose, rng=dice or Dice()
-        )
-        self.first = self.attempts.start(self.now)
-
-    def at(self, now: float) -> "Client":
-        """Let time pass until *now*, counted from the start."""
-        self.now = 1000.0 + now
-        return self
-
-    def head(self, status: int = 200, headers: Headers = JSON) -> list[Action]:
-        """The engine answers."""
-        return self.attempts.step(self.now, Head(status, headers))
-
-    def data(self, data: bytes) -> list[Action]:
-        """A part comes."""
-        return self.attempts.step(self.now, Data(data))
-
-    def end(self) -> list[Action]:
-        """The answer ends."""
-        return self.attempts.step(self.now, End())
-
-    def fail(self, kind: FailKind, *, begun: bool = True) -> list[Action]:
-        """The attempt fails."""
-        return self.attempts.step(self.now, Failed(failure(1, kind, may_have_begun=begun)))
-
-    def tick(self) -> list[Action]:
-        """Time is looked at."""
-        return self.attempts.step(self.now, Tick())
-
-    def leave(self) -> list[Action]:
-        """The client goes."""
-        return self.attempts.step(self.now, ClientGone())
-
-    @property
-    def due(self) -> float | None:
-        """When the next tick is due, counted from the start."""
-        deadline = self.attempts.next_deadline()
-        return None if deadline is None else round(deadline - 1000.0, 6)
-
-    @property
-    def outcome(self) -> Outcome:
-        """How it ended."""
-        assert self.attempts.is_done is (self.attempts.outcome is not Outcome.RUNNING)
-        return self.attempts.outcome
 
 
 def kinds(actions: list[Action]) -> list[type]:
@@ -155,12 +74,23 @@ def test_a_whole_answer_is_held_until_it_is_whole() -> None:
     assert client.data(b'{"a":') == []
     assert client.data(b"1}") == []
     assert client.end() == [
-        EndAttempt(A, Result.ANSWERED),
         Reply(Answer(201, JSON, b'{"a":1}')),
+        EndAttempt(A, Result.ANSWERED),
     ]
     assert client.outcome is Outcome.OK
     assert (client.attempts.status, client.attempts.tried) == (201, (SessionId("a"),))
     assert client.due is None
+
+
+def test_an_answer_that_comes_as_one_is_sent_as_one() -> None:
+    """The client has it before the books are kept."""
+    client = Client()
+    assert client.whole(201, b'{"a":1}') == [
+        Reply(Answer(201, JSON, b'{"a":1}')),
+        EndAttempt(A, Result.ANSWERED),
+    ]
+    assert (client.outcome, client.due) == (Outcome.OK, None)
+    assert client.whole(200, b"late") == []
 
 
 def test_usage_of_a_whole_answer_is_read() -> None:
@@ -213,7 +143,7 @@ def test_an_engines_refusal_is_an_answer(status: int, result: Result, outcome: O
     client.head(status, headers)
     client.data(b'{"error":1}')
     answer = Answer(status, headers, b'{"error":1}')
-    assert client.end() == [EndAttempt(A, result), Reply(answer)]
+    assert client.end() == [Reply(answer), EndAttempt(A, result)]
     assert client.outcome is outcome
 
 
@@ -344,7 +274,7 @@ def test_an_engine_killed_in_mid_answer_costs_only_time() -> None:
     client.at(0.2).tick()
     client.head()
     client.data(b"whole")
-    assert client.end()[-1] == Reply(Answer(200, JSON, b"whole"))
+    assert client.end()[0] == Reply(Answer(200, JSON, b"whole"))
     assert client.attempts.tried == ("a", "b")
 
 
@@ -361,7 +291,7 @@ def test_an_answer_of_an_engines_surroundings_is_tried_elsewhere(status: int) ->
     else:
         assert client.at(0.125).tick() == [TryOn(B, 99.875)]
     client.head()
-    assert kinds(client.end()) == [EndAttempt, Reply]
+    assert kinds(client.end()) == [Reply, EndAttempt]
     assert client.outcome is Outcome.OK
 
 
@@ -568,7 +498,7 @@ def test_an_answer_that_is_no_stream_is_held_though_one_was_asked_for() -> None:
     client = Client(streams=True)
     client.head(400)
     client.data(b"{}")
-    assert client.end()[-1] == Reply(Answer(400, JSON, b"{}"))
+    assert client.end()[0] == Reply(Answer(400, JSON, b"{}"))
 
 
 # Time ------------------------------------------------------------------------
@@ -668,4 +598,4 @@ def test_an_answer_that_has_no_body_gets_none(status: int, given: Headers) -> No
     client = Client(streams=True)
     client.head(status, given)
     assert client.data(b"HTTP/1.1 200 OK\r\n\r\n" + DELTA) == []
-    assert client.end()[-1] == Reply(Answer(status, given, b""))
+    assert client.end()[0] == Reply(Answer(status, given, b""))

@@ -1,6 +1,6 @@
 """What a stream tells becomes events of its request, as long as the attempt lasts."""
 
-from opentela.router.attempt_events import Data, End, Event, Failed, Head
+from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
 from opentela.router.leg import Leg
 from opentela.wire.frames import Fail, FailKind, Timings
 
@@ -54,6 +54,14 @@ def test_what_matters_to_the_request_is_told_in_order() -> None:
     assert request.events == [Head(200, ()), Data(b"x"), Failed(FAIL), End()]
 
 
+def test_a_whole_answer_is_one_event() -> None:
+    """And owes no credit."""
+    request, stream, leg = running()
+    leg.on_answer(200, (), b"x", Timings(1.0))
+    assert request.events == [Whole(200, (), b"x")]
+    assert (leg.timings, stream.credit) == (Timings(1.0), [])
+
+
 def test_nothing_is_told_after_the_attempt() -> None:
     """The request may be at another session by then."""
     request, stream, leg = running()
@@ -61,6 +69,7 @@ def test_nothing_is_told_after_the_attempt() -> None:
     leg.on_ack()
     leg.on_head(200, ())
     leg.on_data(b"x")
+    leg.on_answer(200, (), b"x", Timings())
     leg.on_fail(FAIL)
     leg.on_end(Timings())
     leg.settle()

@@ -72,15 +72,15 @@ def test_an_answer_in_order_is_passed_on() -> None:
     assert caller.step(10.4, Data(1, 1, b"y")) == []
 
 
-def test_a_head_with_all_of_the_answer_is_told_in_its_parts() -> None:
-    """One frame, and the same story as with three."""
+def test_a_head_with_all_of_the_answer_is_told_as_one() -> None:
+    """One frame, and the stream has ended."""
     timings = Timings(1.0, 2.0, 3.0)
     whole = Head(1, 200, (), b"all", timings)
     caller = begun()
-    assert caller.step(10.1, whole) == [ACKNOWLEDGED, whole, Data(1, 0, b"all"), End(1, 1, timings)]
+    assert caller.step(10.1, whole) == [ACKNOWLEDGED, whole]
     assert caller.ended
     empty = Head(1, 204, (), b"", timings)
-    assert begun().step(10.1, empty) == [ACKNOWLEDGED, empty, End(1, 0, timings)]
+    assert begun().step(10.1, empty) == [ACKNOWLEDGED, empty]
 
 
 def test_a_head_with_the_beginning_of_the_answer_counts_it() -> None:
@@ -96,7 +96,7 @@ def test_a_head_with_more_than_the_credit_fails_loudly() -> None:
     """And is no answer, though it says that it is whole."""
     flood = Head(1, 200, (), bytes(WINDOW_BYTES + 1), Timings())
     told = begun().step(10.1, flood)
-    assert told == [ACKNOWLEDGED, flood, *broken("the session sent more than its credit")]
+    assert told == [ACKNOWLEDGED, *broken("the session sent more than its credit")]
 
 
 def test_what_comes_twice_changes_nothing() -> None:

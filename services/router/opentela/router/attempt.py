@@ -51,17 +51,23 @@ from opentela.router.attempt_events import (
     Reply,
     Tick,
     TryOn,
+    Whole,
 )
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
-from opentela.router.fault import Fault, FaultKind, of_fail
+from opentela.router.endings import (
+    CUT_OFF,
+    ENGINE_ERROR,
+    NO_STATUS,
+    SILENT,
+    STREAM_OUTCOMES,
+    outcome_of,
+    result_of,
+)
+from opentela.router.fault import Fault, of_fail
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
 from opentela.router.sse import StreamEnd, StreamWatch, Usage, usage_of
-from opentela.wire.frames import FailKind
-
-_CLIENT_ERROR: Final = 400
-_ENGINE_ERROR: Final = 500
 
 
 class _Phase(Enum):
@@ -76,29 +82,7 @@ class _Phase(Enum):
 Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault]
 """Names a session that is not among those tried, or says why there is none."""
 
-_STREAM_OUTCOMES: Final = {
-    StreamEnd.COMPLETE: Outcome.OK,
-    StreamEnd.INCOMPLETE: Outcome.INCOMPLETE,
-    StreamEnd.FAILED: Outcome.ENGINE_ERROR,
-}
-_RESULTS: Final = {
-    FailKind.REFUSED: Result.REFUSED,
-    FailKind.DEADLINE: Result.TIMED_OUT,
-    FailKind.SILENT: Result.TIMED_OUT,
-    # Neither says anything about the session.
-    FailKind.TOO_LARGE: Result.CANCELLED,
-    FailKind.MESH_LOST: Result.CANCELLED,
-    FailKind.CANCELLED: Result.CANCELLED,
-}
-_CUT_OFF: Final = Fault(
-    kind=FaultKind.ENGINE_FAILED, message="The engine's stream ended before the answer did."
-)
-_NO_STATUS: Final = Fault(
-    kind=FaultKind.ENGINE_FAILED, message="The engine's answer has no valid status."
-)
-_SILENT: Final = Fault(
-    kind=FaultKind.ENGINE_TIMEOUT, message="The engine sent nothing for too long."
-)
+_END: Final = End()
 
 
 class Attempts:
@@ -192,13 +176,23 @@ class Attempts:
         if self._phase is not _Phase.TRYING:
             return []
         if not STATUS_MIN <= head.status <= STATUS_MAX:
-            return self._fail(now, Result.FAILED, _NO_STATUS, cancel=True)
+            return self._fail(now, Result.FAILED, NO_STATUS, cancel=True)
         self._phase = _Phase.HEADED
         self._head = head
         is_plain = not value_of(head.headers, "content-encoding")
         if is_plain and is_event_stream(head.status, head.headers):
             self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
         return []
+
+    def _on_whole(self, now: float, event: Whole) -> list[Action]:
+        actions = self._on_head(now, Head(event.status, event.headers))
+        if self._phase is not _Phase.HEADED:
+            return actions
+        if self._watch:
+            return [*self._on_data(now, Data(event.body)), *self._on_end(now, _END)]
+        if event.status not in BODILESS:
+            self._held = [event.body]
+        return self._end_whole(now)
 
     def _on_data(self, now: float, event: Data) -> list[Action]:
         watch, data = self._watch, event.data
@@ -234,7 +228,7 @@ class Attempts:
         if self._phase is not _Phase.COMMITTED:
             return []
         if not self._watch:
-            return [*self._end_attempt(self._answered()), *self._finish(self._status_outcome())]
+            return [*self._end_attempt(self._answered()), *self._finish(outcome_of(self.status))]
         return self._end_stream()
 
     def _end_stream(self, *, cancel: bool = False) -> list[Action]:
@@ -243,20 +237,20 @@ class Attempts:
         ending, held = self._watch.end()
         self.usage = self._watch.usage
         if ending is StreamEnd.CUT_OFF:
-            return self._break(Result.FAILED, _CUT_OFF)
+            return self._break(Result.FAILED, CUT_OFF)
         result = Result.ERRORED if ending is StreamEnd.FAILED else Result.ANSWERED
         last: list[Action] = [Forward(held)] if held else []
         attempt = self._end_attempt(result, cancel=cancel)
-        return [*attempt, *last, *self._finish(_STREAM_OUTCOMES[ending])]
+        return [*attempt, *last, *self._finish(STREAM_OUTCOMES[ending])]
 
     def _end_stream_unsent(self, now: float) -> list[Action]:
         """End a stream of which no whole event came: nothing, or one without its blank line."""
         assert self._watch is not None
         ending, held = self._watch.end()
         if not held or ending is StreamEnd.CUT_OFF:
-            return self._fail(now, Result.FAILED, _CUT_OFF)
+            return self._fail(now, Result.FAILED, CUT_OFF)
         attempt = self._end_attempt(Result.ANSWERED)
-        return [*attempt, *self._commit(now, held), *self._finish(_STREAM_OUTCOMES[ending])]
+        return [*attempt, *self._commit(now, held), *self._finish(STREAM_OUTCOMES[ending])]
 
     def _end_whole(self, now: float) -> list[Action]:
         answer = Answer(self._head.status, self._head.headers, b"".join(self._held))
@@ -265,11 +259,12 @@ class Attempts:
             definite = answer.status in SURELY_NOT_BEGUN
             return self._fail(now, Result.ERRORED, None, definite=definite)
         self.usage = usage_of(answer.body)
-        return [*self._end_attempt(self._answered()), *self._reply(answer)]
+        # The answer first: the books can wait.
+        return [*self._reply(answer), *self._end_attempt(self._answered())]
 
     def _on_failed(self, now: float, event: Failed) -> list[Action]:
         fail = event.fail
-        result = _RESULTS.get(fail.kind, Result.FAILED)
+        result = result_of(fail.kind)
         if self._phase is _Phase.COMMITTED:
             return self._break(result, of_fail(fail))
         if self._phase is _Phase.WAITING:
@@ -284,8 +279,8 @@ class Attempts:
         if self._phase is _Phase.WAITING:
             return self._try(now)
         if self._phase is _Phase.COMMITTED:
-            return self._break(Result.TIMED_OUT, _SILENT, cancel=True)
-        return self._fail(now, Result.TIMED_OUT, _SILENT, cancel=True)
+            return self._break(Result.TIMED_OUT, SILENT, cancel=True)
+        return self._fail(now, Result.TIMED_OUT, SILENT, cancel=True)
 
     def _on_client_gone(self, _now: float, _: ClientGone) -> list[Action]:
         if self._watch and self._watch.has_said_last:
@@ -355,16 +350,11 @@ class Attempts:
         return [EndAttempt(self._candidate, result, why, cancel)]
 
     def _answered(self) -> Result:
-        return Result.ERRORED if self._head.status >= _ENGINE_ERROR else Result.ANSWERED
-
-    def _status_outcome(self) -> Outcome:
-        if self.status < _CLIENT_ERROR:
-            return Outcome.OK
-        return Outcome.REJECTED if self.status < _ENGINE_ERROR else Outcome.ENGINE_ERROR
+        return Result.ERRORED if self._head.status >= ENGINE_ERROR else Result.ANSWERED
 
     def _reply(self, answer: Answer) -> list[Action]:
         self.status = answer.status
-        self._conclude(self._status_outcome())
+        self._conclude(outcome_of(self.status))
         return [Reply(presented(answer))]
 
     def _finish(self, outcome: Outcome) -> list[Action]:
@@ -373,7 +363,7 @@ class Attempts:
 
     def _give_up(self, fault: Fault) -> list[Action]:
         self.status = fault.http_status
-        self._conclude(Outcome.FAILED if self.status >= _ENGINE_ERROR else Outcome.REJECTED)
+        self._conclude(Outcome.FAILED if self.status >= ENGINE_ERROR else Outcome.REJECTED)
         return [GiveUp(fault)]
 
     def _break(self, result: Result, fault: Fault, *, cancel: bool = False) -> list[Action]:
@@ -393,6 +383,7 @@ class Attempts:
     _HANDLERS: ClassVar[dict[type, Callable[..., list[Action]]]] = {
         Data: _on_data,
         Head: _on_head,
+        Whole: _on_whole,
         End: _on_end,
         Failed: _on_failed,
         Tick: _on_tick,

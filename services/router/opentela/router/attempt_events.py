@@ -19,6 +19,14 @@ class Head(msgspec.Struct, frozen=True):
     headers: Headers
 
 
+class Whole(msgspec.Struct, frozen=True):
+    """The engine answers, and that is all of it: a head, data and an end in one."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
 class Data(msgspec.Struct, frozen=True):
     """A part of the answer."""
 
@@ -43,7 +51,7 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Event: TypeAlias = Head | Data | End | Failed | ClientGone | Tick
+Event: TypeAlias = Head | Whole | Data | End | Failed | ClientGone | Tick
 
 
 class TryOn(msgspec.Struct, frozen=True):

@@ -8,17 +8,15 @@ own HTTP server.
 import asyncio
 import socket
 import struct
-from collections import deque
 from typing import Final, cast
-
-import httptools
 
 from opentela.router import http1
 from opentela.router.exchange import Exchange
 from opentela.router.fault import Fault, envelope
 from opentela.router.gate import Gate
 from opentela.router.http1 import Framing
-from opentela.router.reading import HEAD_TOO_LARGE, NO_ROOM, NOT_HTTP, TOO_SLOW, Reading
+from opentela.router.intake import Intake
+from opentela.router.reading import TOO_SLOW, Reading
 
 PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
@@ -38,16 +36,9 @@ class Connection(asyncio.Protocol):
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._reading: Reading | None = None
-        self._waiting: deque[Reading] = deque()
-        self._refusal: Fault | None = None
-        self._origin = b""
+        self._intake = Intake(gate)
         self._exchange: Exchange | None = None
         self._answering: Reading | None = None
-        self._held_bytes = 0
-        self._progress = 0  # heads and body pieces that were read
-        self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
         self._since = gate.clock.now()
         self._read_at = self._since
         self._is_advancing = False
@@ -78,29 +69,23 @@ class Connection(asyncio.Protocol):
         self._is_closed = True
         self._transport = None
         self._gate.forget(self)
-        self._gate.held_bytes -= self._held_bytes
-        self._held_bytes = 0
-        self._waiting.clear()
+        self._intake.let_go()
+        self._intake.waiting.clear()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
-        if self._refusal is not None or self._is_closed:
-            self._since = self._gate.clock.now()
+        intake = self._intake
+        now = self._gate.clock.now()
+        if intake.refusal is not None or self._is_closed:
+            self._since = now
             return  # the rest of what was refused
-        self._read_at = self._gate.clock.now()
-        if self._reading is None or self._reading.has_head:
-            self._since = self._read_at
-        progress = self._progress
-        self._parse(data)
-        if self._progress != progress:
-            self._stray_bytes = 0
-        else:
-            self._stray_bytes += len(data)
-            if self._stray_bytes > self._gate.config.head_bytes_max:
-                self._note(HEAD_TOO_LARGE)
+        self._read_at = now
+        if intake.reading is None or intake.reading.has_head:
+            self._since = now
+        intake.feed(data)
         self._advance()
 
     def pause_writing(self) -> None:
@@ -113,108 +98,35 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.resumed()
 
-    # Parser ------------------------------------------------------------------
-
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # The parser stops behind the head. RFC 9110 section 7.8: what a server does not upgrade
-            # to it ignores; Java's client offers HTTP/2 with each first request.
-            if self._waiting:
-                head = self._waiting.pop().head_without_upgrade()
-                self._parser = httptools.HttpRequestParser(self)
-                self._parse(head + data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._note(NOT_HTTP)
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        self._reading = Reading()
-
-    def on_url(self, url: bytes) -> None:
-        """A piece of the target came."""
-        if self._reading is not None:
-            self._reading.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header came."""
-        reading = self._reading
-        if reading is not None and not reading.has_head:
-            reading.add_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """The head is whole: refuse early what cannot be taken."""
-        self._progress += 1
-        reading = self._reading
-        if reading is None or self._refusal is not None:
-            return
-        fault = reading.end_head(self._parser, self._gate.config, self._gate.paths)
-        if fault is not None:
-            self._note(fault)
-        elif reading.expects and self._is_idle:
-            self._write(http1.CONTINUE)
-            reading.expects = False
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body came."""
-        self._progress += 1
-        reading = self._reading
-        if reading is None or self._refusal is not None:
-            return
-        size = len(body)
-        gate = self._gate
-        reading.size += size
-        self._held_bytes += size
-        gate.held_bytes += size
-        if reading.size > reading.body_bytes_max:
-            self._note(reading.too_large())
-        elif gate.held_bytes > gate.config.bodies_bytes_max:
-            self._note(NO_ROOM)
-        else:
-            reading.parts.append(body)
-
-    def on_message_complete(self) -> None:
-        """The request is whole; it gets its turn."""
-        reading, self._reading = self._reading, None
-        if reading is not None and self._refusal is None:
-            self._waiting.append(reading)
-
-    def _note(self, fault: Fault) -> None:
-        """Read nothing more; the fault is told when its turn comes."""
-        if self._refusal is None:
-            self._refusal = fault
-            self._origin = self._reading.value_of(b"origin") if self._reading else b""
-
     # Turns -------------------------------------------------------------------
 
     @property
     def _is_idle(self) -> bool:
-        return self._answering is None and not self._waiting
+        return self._answering is None and not self._intake.waiting
 
     def _advance(self) -> None:
         """Take the next request, when no other is being answered."""
         if self._is_advancing:
             return
         self._is_advancing = True
-        while self._answering is None and self._waiting and not self._is_closed:
-            self._take(self._waiting.popleft())
+        while self._answering is None and self._intake.waiting and not self._is_closed:
+            self._take(self._intake.waiting.popleft())
         self._is_advancing = False
         if self._is_closed or self._transport is None:
             return
         if self._is_idle:
-            if self._refusal is not None:
-                self._refuse(self._refusal)
+            if self._intake.refusal is not None:
+                self._refuse(self._intake.refusal)
                 return
-            if self._reading is not None and self._reading.expects:
+            if self._intake.reading is not None and self._intake.reading.expects:
                 self._write(http1.CONTINUE)
-                self._reading.expects = False
-        if self._waiting or self._is_reading_paused:
+                self._intake.reading.expects = False
+        if self._intake.waiting or self._is_reading_paused:
             self._pace_reading(self._transport)
 
     def _pace_reading(self, transport: asyncio.Transport) -> None:
         # While reading is paused a client that leaves is noticed late: only for who pipelines.
-        pause = len(self._waiting) >= PIPELINE_MAX
+        pause = len(self._intake.waiting) >= PIPELINE_MAX
         if pause and not self._is_reading_paused:
             transport.pause_reading()
         elif self._is_reading_paused and not pause:
@@ -329,8 +241,7 @@ class Connection(asyncio.Protocol):
         """Turn to the next request, or close."""
         answered, self._answering, self._exchange = self._answering, None, None
         if answered is not None and not self._is_closed:
-            self._held_bytes -= answered.size
-            self._gate.held_bytes -= answered.size
+            self._intake.let_go(answered)
         self._since = self._gate.clock.now()
         if keep_alive:
             self._advance()
@@ -341,7 +252,7 @@ class Connection(asyncio.Protocol):
 
     def close_if_idle(self) -> None:
         """Close now unless something is being read or answered."""
-        if self._is_idle and self._reading is None:
+        if self._is_idle and self._intake.reading is None:
             self._close()
 
     def check(self, now: float) -> None:
@@ -356,11 +267,11 @@ class Connection(asyncio.Protocol):
                 self.cut()
         elif self._answering is not None:
             return  # the exchange minds its own time
-        elif self._reading is None:
+        elif self._intake.reading is None:
             if silent_s > config.keep_alive_s:
                 # Closing waits for who does not read the end of an answer, for ever.
                 (self.cut if unsent else self._close)()
-        elif silent_s > (config.body_s if self._reading.has_head else config.head_s):
+        elif silent_s > (config.body_s if self._intake.reading.has_head else config.head_s):
             self._refuse(TOO_SLOW)
 
     def _refuse(self, fault: Fault) -> None:
@@ -369,15 +280,14 @@ class Connection(asyncio.Protocol):
         Closing with unread bytes resets the connection, and the answer is lost with it: the client
         gets time to read first. "Lingering close", RFC 9112 section 9.6.
         """
-        self._note(fault)
+        self._intake.refuse(fault)
         gate = self._gate
         self._is_lingering = True
         self._since = gate.clock.now()
         self._linger_until = self._since + LINGER_TIMES * gate.config.linger_s
-        gate.held_bytes -= self._held_bytes
-        self._held_bytes = 0
-        self._reading = None
-        fields = _JSON + gate.desk.cors(self._origin)
+        self._intake.let_go()
+        self._intake.reading = None
+        fields = _JSON + gate.desk.cors(self._intake.origin)
         if fault.retry_after_s:
             fields += b"retry-after: %d\r\n" % fault.retry_after_s
         body = envelope(fault)
@@ -387,6 +297,6 @@ class Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._is_closed = True
-        self._waiting.clear()
+        self._intake.waiting.clear()
         if self._transport is not None:
             self._transport.close()

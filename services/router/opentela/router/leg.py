@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from opentela.router.attempt_events import Data, End, Event, Failed, Head
+from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
 from opentela.router.ports import Stream
 from opentela.wire.frames import Fail, Headers, Timings
 
@@ -39,6 +39,12 @@ class Leg:
 
     def on_ack(self) -> None:
         """The session has the request: that ends a time-out of the stream's, none of ours."""
+
+    def on_answer(self, status: int, headers: Headers, body: bytes, timings: Timings) -> None:
+        """The whole answer came at once."""
+        self.timings = timings
+        if not self.is_over:
+            self._exchange.feed(Whole(status, headers, body))
 
     def on_head(self, status: int, headers: Headers) -> None:
         """The engine answers."""

@@ -119,7 +119,11 @@ class MeshStream:
 
 _TELL: Final[dict[type, Callable[..., None]]] = {
     Acknowledged: lambda sink, _: sink.on_ack(),
-    Head: lambda sink, head: sink.on_head(head.status, head.headers),
+    Head: lambda sink, head: (
+        sink.on_head(head.status, head.headers)
+        if head.end is None
+        else sink.on_answer(head.status, head.headers, head.data, head.end)
+    ),
     Data: lambda sink, data: sink.on_data(data.data),
     End: lambda sink, end: sink.on_end(end.timings),
     Fail: lambda sink, fail: sink.on_fail(fail),

@@ -28,7 +28,12 @@ _OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class Reading:
-    """A request of which not every byte need be there yet; `read_at` is when the last ones came."""
+    """A request of which not every byte need be there yet.
+
+    Attributes:
+        missing: Bytes of the body that did not come yet; None when only the parser knows.
+        read_at: When the last bytes came.
+    """
 
     __slots__ = (
         "body_bytes_max",
@@ -41,6 +46,7 @@ class Reading:
         "kind",
         "length",
         "method",
+        "missing",
         "parts",
         "path",
         "read_at",
@@ -55,6 +61,7 @@ class Reading:
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0
         self.length = 0
+        self.missing: int | None = None
         self.has_head = False
         self.expects = False
         self.is_http10 = False

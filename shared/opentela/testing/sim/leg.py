@@ -8,6 +8,7 @@ from opentela.router.attempt_events import (
     Event,
     Failed,
     TryOn,
+    Whole,
 )
 from opentela.router.attempt_events import Head as HeadCame
 from opentela.stream import caller
@@ -104,8 +105,10 @@ class Leg:
                 self._publish(action)
             case Acknowledged():
                 pass  # of the stream's time-outs, not of the request's
-            case Head(status=status, headers=headers):
+            case Head(status=status, headers=headers, end=None):
                 self._tell(HeadCame(status, headers))
+            case Head(status=status, headers=headers, data=data):
+                self._tell(Whole(status, headers, data))
             case Data(data=data):
                 self._tell(DataCame(data))
                 self._driver.feed(Consumed(len(data)))

@@ -1,0 +1,166 @@
+"""What one connection brings in: bytes become requests, within the limits of their parts."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+import httptools
+
+from opentela.router import plain
+from opentela.router.config import ListenConfig
+from opentela.router.fault import Fault
+from opentela.router.paths import EnginePath
+from opentela.router.reading import HEAD_TOO_LARGE, NO_ROOM, NOT_HTTP, Reading
+
+
+class Room(Protocol):
+    """What the connections of a router share.
+
+    Attributes:
+        held_bytes: Request bodies in memory.
+    """
+
+    config: ListenConfig
+    paths: Mapping[bytes, EnginePath]
+    held_bytes: int
+
+
+class Intake:
+    """Reads the requests of one connection.
+
+    Attributes:
+        reading: The request of which a part has come.
+        waiting: Those that are whole, in order.
+        refusal: Why nothing more is read.
+        origin: The page that sent what is refused.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.reading: Reading | None = None
+        self.waiting: deque[Reading] = deque()
+        self.refusal: Fault | None = None
+        self.origin = b""
+        self._room = room
+        self._parser = httptools.HttpRequestParser(self)
+        self._held_bytes = 0
+        self._progress = 0  # heads and body pieces that were read
+        self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
+
+    def feed(self, data: bytes) -> None:
+        """Read on."""
+        progress = self._progress
+        size = len(data)
+        data = self._read_plain(data)
+        if data:
+            self._parse(data)
+        if self._progress != progress:
+            self._stray_bytes = 0
+        else:
+            self._stray_bytes += size
+            if self._stray_bytes > self._room.config.head_bytes_max:
+                self.refuse(HEAD_TOO_LARGE)
+
+    def refuse(self, fault: Fault) -> None:
+        """Read nothing more; the fault is told when its turn comes."""
+        if self.refusal is None:
+            self.refusal = fault
+            self.origin = self.reading.value_of(b"origin") if self.reading else b""
+
+    def let_go(self, reading: Reading | None = None) -> None:
+        """Count the body of *reading*, or all that is held, as held no more."""
+        size = reading.size if reading else self._held_bytes
+        self._held_bytes -= size
+        self._room.held_bytes -= size
+
+    # Plain requests ----------------------------------------------------------
+
+    def _read_plain(self, data: bytes) -> bytes:
+        """Read what is plain; return the rest, which is for the parser."""
+        config = self._room.config
+        while data and self.refusal is None:
+            reading = self.reading
+            if reading is None:
+                found = plain.read_head(
+                    data,
+                    self._room.paths,
+                    head_bytes_max=config.head_bytes_max,
+                    body_bytes_max=config.body_bytes_max,
+                )
+                if found is None:
+                    return data
+                reading, body_at = found
+                self.reading = reading
+                self._progress += 1
+                data = data[body_at:]
+            if reading.missing is None:
+                return data
+            if data:
+                piece, data = data[: reading.missing], data[reading.missing :]
+                reading.missing -= len(piece)
+                self.on_body(piece)
+            if not reading.missing:
+                self.on_message_complete()
+        return data
+
+    # Parser ------------------------------------------------------------------
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # The parser stops behind the head. RFC 9110 section 7.8: what a server does not upgrade
+            # to it ignores; Java's client offers HTTP/2 with each first request.
+            if self.waiting:
+                head = self.waiting.pop().head_without_upgrade()
+                self._parser = httptools.HttpRequestParser(self)
+                self._parse(head + data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.refuse(NOT_HTTP)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self.reading = Reading()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target came."""
+        if self.reading is not None:
+            self.reading.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header came."""
+        reading = self.reading
+        if reading is not None and not reading.has_head:
+            reading.add_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: refuse early what cannot be taken."""
+        self._progress += 1
+        reading = self.reading
+        if reading is None or self.refusal is not None:
+            return
+        fault = reading.end_head(self._parser, self._room.config, self._room.paths)
+        if fault is not None:
+            self.refuse(fault)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body came."""
+        self._progress += 1
+        reading, room = self.reading, self._room
+        if reading is None or self.refusal is not None:
+            return
+        size = len(body)
+        reading.size += size
+        self._held_bytes += size
+        room.held_bytes += size
+        if reading.size > reading.body_bytes_max:
+            self.refuse(reading.too_large())
+        elif room.held_bytes > room.config.bodies_bytes_max:
+            self.refuse(NO_ROOM)
+        else:
+            reading.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole; it gets its turn."""
+        reading, self.reading = self.reading, None
+        if reading is not None and self.refusal is None:
+            self.waiting.append(reading)
