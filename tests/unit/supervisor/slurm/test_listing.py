@@ -67,3 +67,13 @@ def test_a_service_tells_what_it_learned_and_what_hand_overs_cost() -> None:
 def test_a_length_is_written_as_slurm_does(seconds: float, text: str) -> None:
     """People compare it with squeue's."""
     assert length(seconds) == text
+
+
+def test_jobs_that_have_ended_are_told_only_when_none_lives() -> None:
+    """Slurm remembers them for a while, those of an earlier life of the service, too."""
+    jobs = [Job(id=number, name="otela-a", state="FAILED") for number in (1, 2)]
+    told = service_row(SERVICE, jobs, [], {}, wall=NOW, is_cancelled=False)
+    assert [one.job for one in told.jobs] == [2]
+    jobs.append(Job(id=3, name="otela-a", state="PENDING"))
+    told = service_row(SERVICE, jobs, [], {}, wall=NOW, is_cancelled=False)
+    assert [one.job for one in told.jobs] == [3]

@@ -68,11 +68,16 @@ def service_row(
         name=service.name,
         lasts=service.lasts,
         is_cancelled=is_cancelled,
-        jobs=tuple(_row(service, job, ready.get(job.id, 0), wall) for job in jobs),
+        jobs=tuple(_row(service, job, ready.get(job.id, 0), wall) for job in _shown(jobs)),
         load_s=known.load_s,
         queue_s=known.queue_s,
         overlap_gpu_h=overlap_gpu_h(runs, service.gpus, wall),
     )
+
+
+def _shown(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return the jobs that live; when none does, the last one, whose end may need a reason."""
+    return [job for job in jobs if job.phase is not Phase.ENDED] or jobs[-1:]
 
 
 def _row(service: Service, job: Job, ready: int, wall: float) -> JobRow:
