@@ -37,6 +37,7 @@ COMPONENTS: Final = (
     "request",  # seconds from a request's arrival to its first step, and of its answer
     "crowd",  # share of the other clients that a client of a closed loop meets in the queue
     "batch",  # running sequences beside what KV cache and limits allow
+    "drafted",  # time between tokens over the time of a step: below one where tokens are guessed
     "whole",  # the whole step: how well kernels suit the shape of one model
 )
 """What is fitted, each by a factor on the base below or on what operators say."""
@@ -109,7 +110,7 @@ LEVELS: Final = (
     "engine",
     "gpu",
     "engine,gpu",
-    "model",
+    "build",
     "all of them",
 )
 """The kinds of levels at which effects are fitted, the widest first."""
@@ -126,7 +127,7 @@ def levels_of(shape: ReplicaShape) -> tuple[str, ...]:
         f"engine={name}",
         f"gpu={gpu}",
         f"engine,gpu={name},{gpu}",
-        f"model={model}",
+        f"build={shape.build},{model}" if shape.build else "build=",
         f"all of them={name},{gpu},{model},{shape.w_dtype}",
     )
 

@@ -109,7 +109,9 @@ class ReplicaShape(msgspec.Struct, frozen=True, kw_only=True):
         w_dtype: How weights are stored: a key of `DTYPE_BYTES`.
         kv_dtype: How the KV cache is stored.
         engine: An id of `catalogue.engines()`.
+        build: The very version of the engine, for effects that were fitted to it alone.
         max_batch: Sequences that run at once at most; 0: the engine's own limit.
+        batched_tokens_max: Tokens of one step at most; 0: the engine's own limit.
         kv_blocks: KV blocks the engine really has, where it was read from its log; None: worked
             out from memory.
     """
@@ -122,7 +124,9 @@ class ReplicaShape(msgspec.Struct, frozen=True, kw_only=True):
     w_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     engine: str = "vllm"
+    build: str = ""
     max_batch: int = 0
+    batched_tokens_max: int = 0
     kv_blocks: int | None = None
 
     @property

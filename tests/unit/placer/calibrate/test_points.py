@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.placer.calibrate.measurements import bare, write
+from tests.unit.placer.calibrate.measurements import ROWS, bare, write
 
+from opentela.core.errors import UsageError
 from opentela.placer.calibrate.points import METRICS, engine_id, measured, predict, read
 
 
@@ -30,6 +31,12 @@ def test_every_kind_of_load_gets_its_prediction(tmp_path: Path) -> None:
     assert said.shape == (4, len(METRICS))
     assert np.isfinite(said[np.isfinite(data.values)]).all()
     assert (said[np.isfinite(said)] > 0).all()
+
+
+def test_a_cell_that_is_no_number_is_told(tmp_path: Path) -> None:
+    """File, row and cell."""
+    with pytest.raises(UsageError, match=r"lab.csv: a-1: .*'eight'"):
+        read(write(tmp_path, [ROWS[0].replace(",8,", ",eight,")]))
 
 
 @pytest.mark.parametrize(

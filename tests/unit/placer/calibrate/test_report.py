@@ -42,5 +42,11 @@ def test_measurements_are_looked_for_where_they_are(tmp_path: Path) -> None:
     write(tmp_path / "measured")
     assert len(calibrate.read(tmp_path)) == 4
     assert len(calibrate.score(tmp_path / "measured", bare())) == len(ROWS) - 1
-    with pytest.raises(UsageError, match="timings of kernels"):
-        calibrate.base(tmp_path)
+
+
+def test_what_comes_with_the_package_is_enough_to_fit_again() -> None:
+    """Measurements that may be passed on, and curves where there are no timings of kernels."""
+    points = calibrate.read(calibrate.packaged())
+    assert len(points) > 3000
+    assert {point.source for point in points} >= {"argonne", "aic_silicon", "trtllm_docs"}
+    assert calibrate.base(calibrate.packaged()).effects == {}

@@ -4,15 +4,18 @@
 manners of engines and GPUs from replicas that were measured whole (`measured/`).
 """
 
+import importlib.resources
 from pathlib import Path
+
+import msgspec
 
 from opentela.core.errors import UsageError
 from opentela.placer.calibrate import crossval, operators, points, report
 from opentela.placer.calibrate.crossval import Progress, Residual
 from opentela.placer.calibrate.points import Point
-from opentela.placer.fit import Fit
+from opentela.placer.fit import Fit, shipped
 
-__all__ = ["base", "cross_validate", "read", "refit", "score", "write"]
+__all__ = ["base", "cross_validate", "packaged", "read", "refit", "score", "write"]
 
 TIMED = frozenset(operators.SYSTEMS.values())
 """GPUs whose kernels were timed alone."""
@@ -28,11 +31,20 @@ def read(data: Path) -> list[Point]:
 
 
 def base(data: Path) -> Fit:
-    """Return the curves of operators in `opdb` of *data*, with no effect of any engine."""
+    """Return the curves of operators with no effect of any engine.
+
+    They are fitted to the timings of kernels in `opdb` of *data*; without such a folder they are
+    those that come with the package.
+    """
     folder = data / "opdb"
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: is missing; it holds the timings of kernels")
-    return Fit(operators=operators.fit_all(folder), donors=dict(operators.DONORS), effects={})
+    if folder.is_dir():
+        return Fit(operators=operators.fit_all(folder), donors=dict(operators.DONORS), effects={})
+    return msgspec.structs.replace(shipped(), effects={})
+
+
+def packaged() -> Path:
+    """Return the folder of measurements that come with the package."""
+    return Path(str(importlib.resources.files("opentela.placer"))) / "data"
 
 
 def refit(data: Path, progress: Progress = lambda _: None) -> tuple[Fit, list[Residual]]:

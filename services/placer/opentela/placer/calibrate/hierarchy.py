@@ -28,7 +28,8 @@ _GROUP_FULL: Final = 25
 """Measurements of one GPU, engine and model that count in full; more share that weight, since what
 is wrong about one is wrong about all."""
 _METRIC_WEIGHTS: Final[Mapping[str, float]] = {"ttft": 0.3, "tpot": 1.0, "e2e": 1.0, "rps": 1.0}
-_ENOUGH: Final = 3e-4
+_REPLAYED: Final = 10.0
+_ENOUGH: Final = 1e-4
 _STUCK: Final = 1e4
 _NOTHING: Final = 5e-4
 _WRONG: Final = 3.0
@@ -44,7 +45,8 @@ _PRIORS: Final[Mapping[str, tuple[float, ...]]] = {
     **dict.fromkeys(("experts", "experts_floor", "quant", "quant4", "latent", "link"), _WIDER),
     # Limits are set by whoever runs an engine on a GPU, hardly by the GPU.
     "batch": (0.1, 0.05, 0.05, 0.15, 0.02, 0.3, 0.0, 0.0),
-    "whole": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.08, 0.1),
+    "drafted": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0),
+    "whole": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.05),
 }
 """Standard deviations of effects before anything was measured, by the kinds of `LEVELS`."""
 _UNTIMED: Final = 3.0
@@ -63,12 +65,12 @@ class Pool:
         for k, component in enumerate(COMPONENTS):
             for slot, kind in enumerate(LEVELS):
                 own = [row[slot] for row in levels]
-                index = {name: len(self.names) + i for i, name in enumerate(sorted(set(own)))}
-                widths = [_sigma(component, slot, kind, name, timed) for name in index]
-                if max(widths) > 0:
-                    self.names += [(component, name) for name in index]
-                    sigmas += widths
-                    self.at[k, slot] = [index[name] for name in own]
+                widths = {name: _sigma(component, slot, kind, name, timed) for name in set(own)}
+                free = sorted(name for name, width in widths.items() if width > 0)
+                index = {name: len(self.names) + i for i, name in enumerate(free)}
+                self.names += [(component, name) for name in free]
+                sigmas += [widths[name] for name in free]
+                self.at[k, slot] = [index.get(name, -1) for name in own]
         self.sigmas = np.array(sigmas)
 
     def factors(self, effects: Floats) -> Floats:
@@ -87,6 +89,8 @@ class Pool:
 
 
 def _sigma(component: str, slot: int, kind: str, name: str, timed: frozenset[str]) -> float:
+    if name == "build=":
+        return 0.0  # not known
     sigma = _PRIORS.get(component, _OPERATOR)[slot]
     is_untimed = kind == "gpu" and name.partition("=")[2] not in timed
     return sigma * _UNTIMED if is_untimed and _PRIORS.get(component) is not _SECONDS else sigma
@@ -172,6 +176,8 @@ def _weights(data: Measured) -> Floats:
         if point.mode == "closed_loop" and point.source == "aic_silicon":
             weights[row, METRICS.index("e2e")] = 0.0  # worked out from the other two
             weights[row, METRICS.index("rps")] = 0.0
+        if point.mode == "open_loop_replay":
+            weights[row] *= _REPLAYED  # the mean of so many requests that it hardly scatters
         if point.mode == "closed_loop":
             weights[row, METRICS.index("rps")] *= 0.5
     return weights

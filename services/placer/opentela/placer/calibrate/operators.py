@@ -34,6 +34,7 @@ DONORS: Final[Mapping[str, str]] = {
     "Hopper": "h100-80g-sxm",
     "Hopper+Grace": "h200-141g-sxm",
     "Blackwell": "b200-180g-sxm",
+    "Blackwell RTX": "l40s-48g",
     "Blackwell Ultra": "b200-180g-sxm",
     "Blackwell+Grace": "gb200-186g",
     "Blackwell Ultra+Grace": "gb200-186g",
@@ -59,7 +60,24 @@ Row = Mapping[str, str]
 
 def fit_all(folder: Path) -> dict[str, Curves]:
     """Return the curves of every GPU that has timings in *folder*."""
-    return {gpu: _fit_gpu(folder, system, gpu) for system, gpu in SYSTEMS.items()}
+    curves = {gpu: _fit_gpu(folder, system, gpu) for system, gpu in SYSTEMS.items()}
+    fused = [gpu for system, gpu in SYSTEMS.items() if _times_fused(folder, system)]
+    for gpu, own in curves.items():
+        if "gemm8" in own:
+            # What is above the floor of 16 bits is the launch of another kernel to quantise with;
+            # engines fuse it or have it launched by a graph. Where only the kernels apart were
+            # timed, the shares of a GPU whose fused ones were stand in.
+            shares = curves[fused[-1]]["gemm8"] if fused and gpu not in fused else own["gemm8"]
+            own["gemm8"] = (own["gemm16"][0], *shares[1:])
+    return {gpu: own for gpu, own in curves.items() if own}
+
+
+def _times_fused(folder: Path, system: str) -> bool:
+    """Return whether the products of a GPU were timed as the engine that fuses runs them."""
+    return any(
+        "fp8" in {row.get("gemm_dtype") for row in _rows(folder, system, "gemm")}
+        for _ in folder.glob(f"{system}__*__{_EIGHT_BIT_ENGINES[0]}_*__{_FILES['gemm']}.csv.gz")
+    )
 
 
 def _fit_gpu(folder: Path, system: str, gpu_id: str) -> Curves:
@@ -72,10 +90,6 @@ def _fit_gpu(folder: Path, system: str, gpu_id: str) -> Curves:
             if found is not None:
                 name, values = found
                 curves[name] = _plausible(name, values)
-    if "gemm8" in curves:
-        # What is above the floor of 16 bits is the launch of another kernel to quantise with, which
-        # engines fuse or have launched by a graph.
-        curves["gemm8"] = (curves["gemm16"][0], *curves["gemm8"][1:])
     return curves
 
 

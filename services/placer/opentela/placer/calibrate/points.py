@@ -1,14 +1,16 @@
 """Measurements of whole engines, and what the simulator says to each."""
 
 import csv
+import gzip
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TextIO
 
 import msgspec
 import numpy as np
 
+from opentela.core.errors import UsageError
 from opentela.placer import catalogue
 from opentela.placer.fit import Fit
 from opentela.placer.shapes import Floats, ReplicaShape
@@ -17,8 +19,15 @@ from opentela.placer.simulate.columns import Columns
 from opentela.placer.simulate.steady import Lengths
 
 METRICS: Final = ("ttft", "tpot", "e2e", "rps")
-MODES: Final = ("static_batch", "closed_loop", "offline_inf_rate", "saturated_max_num_seqs")
-"""Kinds of load that the analytic model is fitted to; open loops are checked by simulation."""
+MODES: Final = (
+    "static_batch",
+    "closed_loop",
+    "offline_inf_rate",
+    "saturated_max_num_seqs",
+    "open_loop_replay",
+)
+"""Kinds of load that the analytic model is fitted to. Of a replay under more load than could be
+served it is only the time of a token, with as many sequences as may run."""
 
 _ENGINES: Final[Mapping[tuple[str, str], str]] = {
     ("vllm", "0.5"): "vllm-0.5",
@@ -34,6 +43,9 @@ _ENGINES: Final[Mapping[tuple[str, str], str]] = {
 }
 """Engine and beginning of its version to the engine of the catalogue."""
 
+_MANY_BUILDS: Final = "aic_silicon"
+"""The one source that measured many builds of an engine: some guess tokens ahead, as its tables do
+not tell but show, for the same configuration takes half the time under another build."""
 _SUSPECT: Final = frozenset({"power_capped", "expert_reuse_suspect", "engine_atypical"})
 """Marks of measurements that say nothing of the engine as it is used."""
 
@@ -77,14 +89,31 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path) -> list[Point]:
-    """Return the measurements of every CSV in *folder* that the simulator can speak of."""
+    """Return the measurements of every CSV in *folder* that the simulator can speak of.
+
+    Raises:
+        UsageError: If a row has a cell that is no number where one must stand.
+    """
     points = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
+    for path in sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]):
+        with _opened(path) as file:
             rows = csv.DictReader(file)
             if "point_id" in (rows.fieldnames or ()):
-                points += [point for row in rows if (point := _point(row)) is not None]
+                points += [point for row in rows if (point := _checked(path, row)) is not None]
     return points
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _checked(path: Path, row: Mapping[str, str]) -> Point | None:
+    try:
+        return _point(row)
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{path}: {row['point_id']}: {error}; see docs/simulator.md") from None
 
 
 def engine_id(engine: str, version: str) -> str:
@@ -113,24 +142,27 @@ def _point(row: Mapping[str, str]) -> Point | None:
         w_dtype=row["w_dtype"],
         kv_dtype=row["kv_dtype"] or _kv_dtype(row),
         engine=engine,
+        build=row["engine_ver"] if row["source"] == _MANY_BUILDS else "",
+        **_limits(row),
     )
     out = _number(row["out_len"])
     rate = _number(row["req_s"])
     if row["mode"] == "saturated_max_num_seqs":
         rate = _number(row["out_tok_s"]) / out
+    is_replay = row["mode"] == "open_loop_replay"
     return Point(
         id=row["point_id"],
         source=row["source"],
         mode=row["mode"],
         shape=shape,
-        clients=_number(row["conc"]),
+        clients=float(shape.max_batch) if is_replay else _number(row["conc"]),
         rate_rps=_number(row["rate_rps"]),
         prompt=prompt,
         answer=out,
-        ttft_s=_number(row["ttft_ms"]) / 1e3,
+        ttft_s=_number(row["ttft_ms"] if not is_replay else "") / 1e3,
         tpot_s=_number(row["tpot_ms"]) / 1e3,
-        e2e_s=_number(row["e2e_s"]),
-        rps=rate / max(int(row["dp"] or 1), 1),
+        e2e_s=_number(row["e2e_s"] if not is_replay else ""),
+        rps=float("nan") if is_replay else rate / max(int(row["dp"] or 1), 1),
         quality=row["quality"],
     )
 
@@ -145,6 +177,15 @@ def _ep(row: Mapping[str, str]) -> int:
     """Return the expert parallelism, which only notes tell."""
     found = re.search(r"\b(?:moe_)?ep=(\d+)", row["note"])
     return max(int(found[1]), 1) if found else 1
+
+
+def _limits(row: Mapping[str, str]) -> dict[str, int]:
+    """Return the limits of a replay's engine, which its note tells."""
+    if row["mode"] != "open_loop_replay":
+        return {}
+    named = {"max_batch": "max_num_seqs", "batched_tokens_max": "max_num_batched_tokens"}
+    found = {field: re.search(rf"{name} (\d+)", row["note"]) for field, name in named.items()}
+    return {field: int(match[1]) for field, match in found.items() if match}
 
 
 def _number(text: str) -> float:
@@ -209,9 +250,14 @@ def _running(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[s
     return {"tpot": np.where(often, said.tpot_s, alone), "rps": said.rps}
 
 
+def _replayed(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    return {"tpot": steady.saturated(c, z, lengths, clients).tpot_s}
+
+
 _PREDICTORS: Final = {
     "static_batch": _static,
     "closed_loop": _closed,
     "offline_inf_rate": _offline,
     "saturated_max_num_seqs": _running,
+    "open_loop_replay": _replayed,
 }

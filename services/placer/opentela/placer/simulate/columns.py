@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from opentela.placer import catalogue
-from opentela.placer.fit import COMPONENTS, OPERATORS, Curves, Fit
+from opentela.placer.fit import COMPONENTS, OPERATORS, Curves, Fit, levels_of
 from opentela.placer.shapes import DTYPE_BYTES, Floats, Gpu, ReplicaShape
 from opentela.placer.simulate import memory
 
@@ -81,7 +81,7 @@ def of(shapes: Sequence[ReplicaShape], fit: Fit) -> tuple[Columns, Floats]:
         if at is None:
             at = cache[shape] = len(rows)
             rows.append(_row(shape, fit))
-            kind = (shape.gpu.id, shape.engine, shape.model.id, shape.w_dtype)
+            kind = levels_of(shape)
             if kind not in known:
                 known[kind] = fit.factors(shape)
             factors.append(known[kind])
@@ -188,7 +188,7 @@ def _of_gpu(shape: ReplicaShape, fit: Fit, bits: str, other_bits: str) -> _Cells
         _curve(curves, f"experts{bits}"),
         _curve(curves, "collective"),
         shape.max_batch or engine.batch_max,
-        engine.batched_tokens_max,
+        shape.batched_tokens_max or engine.batched_tokens_max,
         float(engine.reserves_whole),
         memory.kv_tokens(shape),
     )

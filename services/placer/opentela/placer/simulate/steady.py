@@ -75,7 +75,7 @@ def token_s(c: Columns, z: Floats, running: Floats, lengths: Lengths) -> tuple[F
     beside = seconds(c, z, Work(running / c.pp, context, tokens, pairs, prompts))
     prompt = (beside - alone) / prompts
     share = running / np.maximum(lengths.answer, 1.0) / c.pp
-    return alone + share * prompt, prompt
+    return alone * factor(z, "drafted") + share * prompt, prompt
 
 
 def saturated(c: Columns, z: Floats, lengths: Lengths, running: Floats | None = None) -> Settled:
