@@ -22,6 +22,7 @@ from opentela.core.errors import ConfigError
 FormT = TypeVar("FormT", bound=msgspec.Struct)
 
 DEFAULT: Final = "default"
+REQUIRED: Final = "required, and not given"
 _AT: Final = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"^Object missing required field `(?P<field>[^`]*)`$")
 _TEXTUAL: Final = (inspect.StrType, inspect.EnumType, inspect.LiteralType)
@@ -61,6 +62,7 @@ def load(
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
+    is_draft: bool = False,
 ) -> Settings[FormT]:
     """Return the configuration of *service*, later sources overriding earlier ones.
 
@@ -70,6 +72,7 @@ def load(
         file: TOML; None for none.
         environ: Instead of this process's environment.
         overrides: `a.b=value`, as given to `--set`.
+        is_draft: Let texts that must be given be missing: they are empty, from `REQUIRED`.
 
     Raises:
         ConfigError: A file cannot be read, or a field is unknown, missing, of the wrong type or
@@ -85,10 +88,16 @@ def load(
     ):
         _place(tree, given)
         sources[".".join(given.path)] = given.source
-    try:
-        value = msgspec.convert(tree, form)
-    except msgspec.ValidationError as error:
-        raise _explained(str(error), sources, service, file) from None
+    value: FormT | None = None
+    while value is None:
+        try:
+            value = msgspec.convert(tree, form)
+        except msgspec.ValidationError as error:
+            missing = _missing(str(error)) if is_draft else ()
+            if not missing or sources.get(".".join(missing)) == REQUIRED:
+                raise _explained(str(error), sources, service, file) from None
+            _place(tree, _Given(missing, "", REQUIRED))
+            sources[".".join(missing)] = REQUIRED
     return Settings(value, {path: sources.get(path, DEFAULT) for path, _ in _leaves(value)})
 
 
@@ -108,10 +117,13 @@ def add_options(form: type[FormT], *, service: str) -> Callable[[Callable[..., A
             print_config: bool,
             **options: object,
         ) -> object:
-            settings = load(form, service=service, file=config_file, overrides=overrides)
             if print_config:
-                click.echo(settings.describe())
+                given = load(
+                    form, service=service, file=config_file, overrides=overrides, is_draft=True
+                )
+                click.echo(given.describe())
                 return None
+            settings = load(form, service=service, file=config_file, overrides=overrides)
             return command(*args, settings=settings, **options)
 
         for option in reversed(_options(service)):
@@ -278,6 +290,15 @@ def _explained(
         f"{source}: {where or 'configuration'}: {what}",
         remedy="correct it there",
     )
+
+
+def _missing(message: str) -> tuple[str, ...]:
+    """Return the path of the field that msgspec misses; empty when it complains of another."""
+    match = _AT.match(message)
+    missing = _MISSING.match(match["what"]) if match else None
+    if match is None or missing is None:
+        return ()
+    return tuple(filter(None, f"{match['where'] or ''}.{missing['field']}".split(".")))
 
 
 def _leaves(value: object, above: str = "") -> Iterator[tuple[str, object]]:

@@ -137,3 +137,17 @@ def test_print_config_shows_each_field_and_its_source(tmp_path: Path) -> None:
         "queue.depth_max = 100  # default",
     ]
     assert CliRunner().invoke(command, ["--set", "access=x"]).output == "ran with x\n"
+
+
+def test_print_config_works_before_anything_is_given() -> None:
+    """Whoever looks for the fields to set has not set them yet; any other fault is still one."""
+
+    @click.command()
+    @settings.add_options(Form, service="router")
+    def command(settings: settings.Settings[Form]) -> None:
+        raise AssertionError(settings)
+
+    run = CliRunner().invoke(command, ["--print-config"])
+    assert run.output.splitlines()[0] == 'access = ""            # required, and not given'
+    wrong = CliRunner().invoke(command, ["--print-config", "--set", "queue.depth_max=-1"])
+    assert isinstance(wrong.exception, ConfigError)

@@ -217,13 +217,23 @@ async def events(
     follow: bool,
 ) -> None:
     """Tell the events that are *wanted*: stored ones, then, if asked to *follow*, new ones."""
+    unkept = ""
 
     def on_notice(why: str) -> None:
-        told = "; only new ones are shown" if follow else "; with -f new ones are shown"
-        sys.stderr.write(f"otela events: nobody keeps events: {why}{told}\n")
+        nonlocal unkept
+        unkept = why
+        if not follow:
+            return
+        sys.stderr.write(f"otela events: nobody keeps events: {why}; only new ones are shown\n")
 
     stream = subscribe(
         path, since=since, wanted=wanted, follow=follow, name="otela events", on_notice=on_notice
     )
     async for event in stream:
         tell(event)
+    if unkept and not follow:
+        raise UnavailableError(
+            f"nobody keeps events: {unkept}",
+            remedy="with -f new ones are shown; for those of the past, the operator may say "
+            "otela mesh upgrade and start the hub again",
+        )

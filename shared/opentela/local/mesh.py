@@ -20,6 +20,7 @@ from opentela.local.parts import Launch, Part
 from opentela.mesh import access, files, setup
 from opentela.mesh.layout import MeshLayout
 from opentela.mesh.server import NatsServer
+from opentela.mesh.upgrade import upgraded
 from opentela.telemetry import health
 
 OTELA: Final = (sys.executable, "-m", "opentela.cli")
@@ -123,6 +124,9 @@ class LocalMesh:
         for old in self.home.path.glob("log/*.log"):
             old.replace(old.with_suffix(".log.old"))
         self._is_new = not self.layout.exists
+        if not self._is_new:
+            # It may be of an earlier version; the hub does not run yet.
+            upgraded(self.layout, now=self._clock.wall(), folders=[self.home.path / "access"])
         if self._is_new:
             port, leaf_port, websocket_port = free_ports(3)
             setup.init_mesh(

@@ -7,6 +7,7 @@ ask for a bearer token once one is configured.
 import errno
 import hmac
 import os
+import socket
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -131,8 +132,10 @@ def listen_error(error: OSError, address: str, *, field: str) -> PortInUseError 
             f"{address} is already in use",
             remedy=f"choose another port for {field}, or port 0 for any free one",
         )
+    # A name that is not known has a number of its own kind, and its own words.
+    words = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
     return ConfigError(
-        f"{field}: cannot listen on {address}: {os.strerror(error.errno or 0)}",
+        f"{field}: cannot listen on {address}: {words}",
         remedy="use an address of this host, such as 127.0.0.1:0",
     )
 

@@ -23,6 +23,8 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 _UTC: Final = "+00:00"
+_NETWORK_LIBRARIES: Final = frozenset({"nats", "aiohttp", "ssl"})
+"""Their own exceptions say what happened in one line; where in them is of no interest."""
 _HARMLESS: Final = "returning true from eof_received() has no effect when using ssl"
 """asyncio warns so at each goodbye over TLS: nats-py does not tell its reader of the upgrade."""
 
@@ -124,13 +126,22 @@ class _LibraryHandler(logging.Handler):
     """What libraries say through `logging` becomes one event among ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        is_ordinary = error is not None and _is_loss(error)
+        values = {"reason": repr(error)} if is_ordinary else {"exc_info": record.exc_info or None}
         get_logger().log(
             record.levelno,
             "library_logged",
             library=record.name,
             message=record.getMessage(),
-            exc_info=record.exc_info or None,
+            **values,
         )
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Return whether *error* is a lost connection: an event of every network, and no bug."""
+    is_librarys = type(error).__module__.partition(".")[0] in _NETWORK_LIBRARIES
+    return is_librarys or isinstance(error, OSError | EOFError | TimeoutError)
 
 
 def _adopt_libraries() -> None:

@@ -205,13 +205,14 @@ async def test_the_past_is_shown_as_far_as_it_is_asked_for(looked: Looked) -> No
         assert [kind(line)[0] for line in out.encode().splitlines()] == kinds
 
 
-async def test_without_a_stream_it_says_so_and_shows_what_comes(looked: Looked) -> None:
-    """In one line, where it does not disturb what is printed."""
+async def test_without_a_stream_it_fails_and_says_who_can_do_what(looked: Looked) -> None:
+    """An empty answer would look as if nothing had happened."""
     async with TestMesh() as bare:
         access.write(looked.tool, bare.access(role="tool"))
         code, out, err = await looked.output("events", "--json")
-    assert (code, out) == (0, "")
+    assert (code, out) == (1, "")
     assert err.startswith("otela events: nobody keeps events: no hub that keeps events can be")
+    assert "otela mesh upgrade" in err
     assert err.count("\n") == 1
 
 

@@ -158,7 +158,7 @@ async def test_a_mesh_set_up_by_hand_works_from_hub_to_leaf_to_revocation(
     run("init", "--host", "127.0.0.1", "--port", str(port), "--leaf-port", str(leaf_port),
         "--listen", "127.0.0.1")  # fmt: skip
     made = json.loads(
-        run("leaf", "--site", "a", "--providers", "p,q", "--port", str(site_port), "--json").output
+        run("leaf", "--site", "a", "--providers", "p,q", "--port", str(site_port), "--json").stdout
     )
     run("invite", "--provider", "p", "--site", "a", "--server", made["servers"][0])
     mesh = tmp_path / "mesh"
@@ -254,3 +254,51 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in taken:
             one.close()
+
+
+def test_members_are_told_apart_and_thrown_out_one_by_one(run: Otela, tmp_path: Path) -> None:
+    """Two credentials of one provider have ids of their own; the mesh need not be up to say who."""
+    run("init", *local("--port", "4222"))
+    for name in ("one", "two"):
+        run("invite", "--provider", "p", "--out", str(tmp_path / f"{name}.toml"))
+    rows = [line for line in run("members").output.splitlines() if " provider " in line]
+    ids = [row.split()[0] for row in rows]
+    assert len(set(ids)) == 2
+    first = accesses.read(tmp_path / "one.toml")
+    assert first.identity.key.startswith(ids[0])
+    said = run("revoke", "--id", ids[0].lower(), code=1).stderr
+    assert "revoked in" in said
+    assert "the hub was not told" in said
+    standing = {row.split()[0]: row for row in run("members").output.splitlines()}
+    assert standing[ids[0]].endswith("revoked")
+    assert standing[ids[1]].endswith("let in")
+
+
+def test_an_id_that_means_nobody_or_several_is_refused(run: Otela) -> None:
+    """Nobody is thrown out by chance."""
+    run("init", *local("--port", "4222"))
+    assert "nobody of id UXX was let in" in run("revoke", "--id", "UXX", code=2).stderr
+    said = run("revoke", "--id", "U", code=2).stderr
+    assert "is the beginning of 4" in said
+    assert "write more of it" in said
+    run("revoke", "--id", "U", "--name", "router", code=2)
+
+
+def test_a_leaf_for_names_that_nobody_bears_is_made_with_a_note(run: Otela) -> None:
+    """They may come later, or be a slip of the pen; leaves behind it need a port to dial."""
+    run("init", *local("--port", "4222", "--leaf-port", "7422"))
+    options = ("--site", "a", "--registry", "nobody", "--behind", "zzz")
+    said = run("leaf", *options, code=2).stderr
+    assert "leaves of zzz could not dial a; give it a port" in said
+    notes = run("leaf", *options, "--leaf-port", "7423").stderr.splitlines()
+    assert [note.partition(";")[0] for note in notes] == [
+        "note: no registry nobody was let in yet",
+        "note: no site zzz is known yet",
+    ]
+
+
+def test_an_old_mesh_is_upgraded_by_a_word(run: Otela) -> None:
+    """And says what it did."""
+    run("init", *local("--port", "4222"), "--no-jetstream")
+    assert "the hub keeps lifecycle events" in run("upgrade").output
+    assert "nothing to do" in run("upgrade").output

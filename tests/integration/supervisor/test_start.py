@@ -80,6 +80,8 @@ class TestALife:
         status, page = await supervisor.page("/readyz")
         assert (status, page["ready"]) == (503, False)
         await witness.heard(Lifecycle.SERVING)
+        connected = [event["carries"] for event in supervisor.events("mesh_connected")]
+        assert sorted(connected) == ["control", "data"]
         await supervisor.event("session_announced")
         await until(lambda: supervisor.events("readiness_changed")[-1]["ready"], "readiness")
         assert (await supervisor.page("/readyz"))[0] == 200
@@ -237,6 +239,18 @@ class TestFailure:
         )
         await until(lambda: len(witness.lives()) == 2, "two sessions")
         assert all(life[-1] == "LEFT" for life in witness.lives().values())
+
+    async def test_a_command_that_ends_well_is_told_to_stay(
+        self, start: Start, witness: Witness
+    ) -> None:
+        """What puts itself into the background cannot be watched."""
+        supervisor = await start(sys.executable, "-c", "pass")
+        assert await supervisor.ended() == 1
+        last = supervisor.said().strip().splitlines()[-1]
+        assert last == (
+            "otela start: engine exited with status 0; an engine must stay in the foreground: "
+            "no & and no option that makes it a daemon"
+        )
 
     async def test_a_missing_program_is_one_line_before_anything_else(
         self, start: Start, witness: Witness

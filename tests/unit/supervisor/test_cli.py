@@ -75,3 +75,6 @@ def test_pairs_are_read_or_refused() -> None:
     for wrong in ("d", "=b", ""):
         with pytest.raises(ConfigError, match="--label"):
             cli._pairs([wrong], "--label", needs_value=True)
+    for wrong in ("", "=m"):
+        with pytest.raises(ConfigError, match="names no alias"):
+            cli._pairs([wrong], "--model-alias", needs_value=False)

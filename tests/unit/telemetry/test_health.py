@@ -111,3 +111,10 @@ def test_a_token_must_be_its_owners_alone(tmp_path: Path) -> None:
     with pytest.raises(OtelaError, match="No such file"):
         health.read_token(tmp_path / "none")
     assert health.read_token(token_file(tmp_path)) == b"s3cret"
+
+
+def test_a_host_that_nobody_knows_is_named_in_words() -> None:
+    """Numbers of the resolver are not those of the system."""
+    error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    said = health.listen_error(error, "nohost:1", field="health.listen").line()
+    assert said.startswith("health.listen: cannot listen on nohost:1: Name or service not known; ")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 import structlog
+from nats.errors import UnexpectedEOF
 
 from opentela.telemetry import log
 from opentela.telemetry.config import LogConfig
@@ -76,6 +77,25 @@ def test_a_goodbye_over_tls_is_no_warning() -> None:
     logging.getLogger("asyncio").warning(said)
     logging.getLogger("asyncio").warning("something else")
     assert [event["message"] for event in lines(out)] == ["something else"]
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (ConnectionResetError(104, "reset"), "reason"),
+        (UnexpectedEOF(), "reason"),
+        (TimeoutError(), "reason"),
+        (KeyError("x"), "exception"),
+    ],
+)
+def test_a_library_that_loses_a_connection_needs_one_line(error: Exception, part: str) -> None:
+    """A lost mesh is no bug; what is one keeps its traceback."""
+    out = io.StringIO()
+    log.configure(service="supervisor", stream=out)
+    logging.getLogger("nats.aio.client").error("encountered error", exc_info=error)
+    (event,) = lines(out)
+    assert {"reason", "exception"} & set(event) == {part}
+    assert repr(error)[:8] in str(event[part])
 
 
 def test_a_failure_carries_its_traceback() -> None:

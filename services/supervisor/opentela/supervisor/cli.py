@@ -139,6 +139,11 @@ def _pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, 
     for one in given:
         key, equals, value = one.partition("=")
         if not key or (needs_value and not equals):
-            raise ConfigError(f"{field} {one!r} is no pair", remedy="write it as key=value")
+            if needs_value:
+                raise ConfigError(f"{field} {one!r} is no pair", remedy="write it as key=value")
+            raise ConfigError(
+                f"{field} {one!r} names no alias",
+                remedy="write it as ALIAS, or as ALIAS=MODEL where the engine has several",
+            )
         pairs[key] = value
     return pairs

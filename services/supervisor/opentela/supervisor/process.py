@@ -30,6 +30,8 @@ SPAWN_WITHIN_S: Final = 30.0
 """A guardian that has not started the command by then sits on a broken file system."""
 _GUARDIAN_LATE_S: Final = 5.0
 _POLL_S: Final = 0.05
+ENDED_WELL: Final = "engine exited with status 0"
+"""How an engine ends that did what it was told, which was not to serve."""
 
 
 class Ending(NamedTuple):

@@ -1,0 +1,86 @@
+"""A mesh that an earlier version made, brought up to this one; nobody needs a new access file.
+
+Earlier versions had no warrants (nobody believes a provider or registry without) and no streams
+(nobody keeps lifecycle events). Both can be added: the keys that they are about are known here.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from opentela.core.errors import CredentialError
+from opentela.mesh import access as accesses
+from opentela.mesh import files, server_conf, warrants
+from opentela.mesh.access import Access
+from opentela.mesh.admission import renew_accounts
+from opentela.mesh.layout import JETSTREAM_DIR, Admission, MeshLayout
+from opentela.mesh.permissions import Role
+
+_HEADING: Final = "Added by `otela mesh upgrade`: the hub keeps lifecycle events."
+_WARRANTED: Final = (Role.PROVIDER, Role.REGISTRY)
+
+
+def upgraded(layout: MeshLayout, *, now: float, folders: Iterable[Path] = ()) -> list[str]:
+    """Do what is to be done and return it in words; none when the mesh is of this version.
+
+    Args:
+        layout: The mesh.
+        now: Unix seconds.
+        folders: Where access files lie besides the mesh's own folder.
+    """
+    with layout.locked():
+        done = _keep_events(layout, now=now)
+        for folder in (layout.root / "access", *folders):
+            for path in sorted(folder.glob("*.toml")):
+                if line := _warrant(layout, path, now=now):
+                    done.append(line)
+    return done
+
+
+def _keep_events(layout: MeshLayout, *, now: float) -> list[str]:
+    facts = layout.facts
+    if facts.has_jetstream:
+        return []
+    conf = layout.conf.read_text()
+    if "jetstream {" not in conf:
+        section = server_conf.render(server_conf.jetstream("."), heading=_HEADING)
+        files.write(layout.conf, f"{conf.rstrip()}\n\n{section}")
+    files.make_private_dir(layout.root / JETSTREAM_DIR)
+    layout.write_facts(msgspec.structs.replace(facts, has_jetstream=True))
+    renew_accounts(layout, now=now)
+    return ["the hub keeps lifecycle events, once it is started again"]
+
+
+def _warrant(layout: MeshLayout, path: Path, *, now: float) -> str:
+    """Give the access in *path* the warrant that it lacks; return what was done, if anything."""
+    try:
+        access = accesses.read(path)
+    except CredentialError as error:
+        return f"{path.name} stays as it is: {error}"
+    if access.role not in _WARRANTED or access.warrant:
+        return ""
+    found = (one for one in layout.admissions if one.key == access.identity.key)
+    admission = next((one for one in found if not one.revoked_at), None)
+    if admission is None or 0 < admission.expires_at < now:
+        return f"{path.name} opens this mesh no more, and stays as it is"
+    accesses.write(path, _warranted(layout, access, admission))
+    return f"{path.name} has a warrant now: replace the copies that you have handed out"
+
+
+def _warranted(layout: MeshLayout, access: Access, admission: Admission) -> Access:
+    signer, key = layout.identity("signing"), admission.key
+    if access.role == Role.REGISTRY:
+        warrant = warrants.issue_to_registry(
+            signer, key, registry=admission.name, site=admission.site
+        )
+    else:
+        warrant = warrants.issue(
+            signer,
+            key,
+            provider=admission.provider,
+            site=admission.site,
+            expires_at=admission.expires_at,
+        )
+    return msgspec.structs.replace(access, warrant=warrants.written(warrant))
