@@ -16,10 +16,9 @@ from opentela.mesh import files, server_conf, warrants
 from opentela.mesh.access import Access
 from opentela.mesh.admission import renew_accounts
 from opentela.mesh.layout import JETSTREAM_DIR, Admission, MeshLayout
-from opentela.mesh.permissions import Role
 
 _HEADING: Final = "Added by `otela mesh upgrade`: the hub keeps lifecycle events."
-_WARRANTED: Final = (Role.PROVIDER, Role.REGISTRY)
+_WARRANTED: Final = ("provider", "registry")
 
 
 def upgraded(layout: MeshLayout, *, now: float, folders: Iterable[Path] = ()) -> list[str]:
@@ -71,7 +70,7 @@ def _warrant(layout: MeshLayout, path: Path, *, now: float) -> str:
 
 def _warranted(layout: MeshLayout, access: Access, admission: Admission) -> Access:
     signer, key = layout.identity("signing"), admission.key
-    if access.role == Role.REGISTRY:
+    if access.role == "registry":
         warrant = warrants.issue_to_registry(
             signer, key, registry=admission.name, site=admission.site
         )
