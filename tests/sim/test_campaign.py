@@ -159,7 +159,7 @@ def test_tables_name_every_setting_and_harm() -> None:
     assert [line.split(" | ")[0] for line in report.compared(campaigns).splitlines()[2:]] == [
         f"| {name}" for name in SETTINGS
     ]
-    by_cell = report.by_cell(rows)
+    by_cell = report.by_cell("LAN", rows)
     assert all(f"| {cell} |" in by_cell for cell in CELLS)
     assert all(name in report.wrongly(campaigns) for name in SETTINGS)
     assert "LAN" in report.settings_told(SETTINGS)

@@ -83,7 +83,7 @@ def tables(out: Path) -> None:
     campaigns = store.read_all(out, SETTINGS)
     click.echo(f"{report.compared(campaigns)}\n\n{report.wrongly(campaigns)}\n")
     for name, rows in campaigns.items():
-        click.echo(f"{name}\n\n{report.by_cell(rows)}\n")
+        click.echo(f"{name}\n\n{report.by_cell(name, rows)}\n")
 
 
 @main.command()

@@ -49,7 +49,7 @@ def _seconds(value: float) -> str:
 
 
 def _removed(name: str, sum_: Sum) -> str:
-    return f"{sum_.removed}" if name in PRODUCT else "(not final)"
+    return f"{sum_.removed}" if name in PRODUCT else _NOTHING
 
 
 def _share(sum_: Sum) -> str:
@@ -58,8 +58,8 @@ def _share(sum_: Sum) -> str:
     return f"{sum_.out_others} ({sum_.out_others / sum_.others:.3%})"
 
 
-def by_cell(rows: Rows) -> str:
-    """Return one setting, harm by harm."""
+def by_cell(name: str, rows: Rows) -> str:
+    """Return the setting *name*, harm by harm."""
     head = [
         "harm",
         "trials",
@@ -80,7 +80,7 @@ def by_cell(rows: Rows) -> str:
                 [
                     cell,
                     f"{sum_.trials:,}",
-                    f"{sum_.removed}",
+                    _removed(name, sum_),
                     f"{sum_.out_victims / sum_.victims:.1%}" if sum_.victims else _NOTHING,
                     f"{sum_.out_others}" if sum_.others else _NOTHING,
                     f"{sum_.lost}",
@@ -114,7 +114,7 @@ def rewritten(text: str, campaigns: Mapping[str, Rows]) -> str:
         "settings": lambda: settings_told(campaigns),
         "compared": lambda: compared(campaigns),
         "left out": lambda: wrongly(campaigns),
-        **{name: partial(by_cell, rows) for name, rows in campaigns.items()},
+        **{name: partial(by_cell, name, rows) for name, rows in campaigns.items()},
     }
 
     def made(part: re.Match[str]) -> str:
