@@ -113,10 +113,26 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         streams_max: Requests at once; above it they are refused, and routers try elsewhere. Each
-            may hold a window of 256 KiB both ways.
+            may hold a window of `window_bytes` both ways.
+        ack_delay_s: A request is acknowledged by itself unless its answer has begun by then. Must
+            be well below what routers wait for it; less costs a frame for more of the requests.
+        keepalive_s: A router hears of each running request at least this often.
+        router_timeout_s: A router that was silent for so long is gone, and so is whoever waited:
+            the engine stops working for it. At least four of the routers' own keep-alives.
+        body_timeout_s: The next part of a request's body must come within this of the last.
+        body_bytes_max: A larger body is refused; it is held in memory only as far as the engine
+            has not taken it.
+        window_bytes: Of a body under way that the engine has not taken: what one slow engine may
+            make us hold for each request.
     """
 
     streams_max: Count = 1024
+    ack_delay_s: Seconds = 0.02
+    keepalive_s: Seconds = 1.0
+    router_timeout_s: Seconds = 20.0
+    body_timeout_s: Seconds = 10.0
+    body_bytes_max: Count = 64 * 1024 * 1024
+    window_bytes: Annotated[int, Meta(ge=4096)] = 256 * 1024
 
 
 class DrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,15 +13,15 @@ from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
 from opentela.service import Lifecycle, SystemClock
+from opentela.stream.callee import CalleeSettings
 from opentela.supervisor import caches, hardware
 from opentela.supervisor import walltime as walltimes
 from opentela.supervisor.claims import Place
-from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.config import GatewayConfig, SupervisorConfig
 from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.engines import adapter_for
 from opentela.supervisor.gateway import GatewaySettings
 from opentela.supervisor.gateways import Gateways
-from opentela.supervisor.gpus import Hardware
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.offer import Terms
 from opentela.supervisor.output import Copier
@@ -56,8 +56,7 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    found = await asyncio.to_thread(hardware.find, os.environ)
-    machine = _machine(config, argv, place, await _end(walltime), found)
+    machine = await _machine(config, argv, place, walltime)
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
@@ -92,7 +91,7 @@ async def serve(
                 spawn=shell.spawn,
             ),
             gateways=Gateways(
-                data, GatewaySettings(streams_max=config.gateway.streams_max), shell.spawn
+                data, gateway_settings(config.gateway), shell.spawn
             ),
             voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
@@ -105,10 +104,12 @@ async def _end(walltime: str) -> float:
     return walltimes.end(walltime, os.environ, SystemClock().wall(), told=told)
 
 
-def _machine(
-    config: SupervisorConfig, argv: Sequence[str], place: Place, ends_at: float, found: Hardware
+async def _machine(
+    config: SupervisorConfig, argv: Sequence[str], place: Place, walltime: str
 ) -> Machine:
     clock = SystemClock()
+    ends_at = await _end(walltime)
+    found = await asyncio.to_thread(hardware.find, os.environ)
     adapter = adapter_for(config.engine.kind, argv)
     return Machine(
         config,
@@ -127,6 +128,12 @@ def _machine(
         rng=random.SystemRandom(),
         now=clock.now(),
     )
+
+
+def gateway_settings(config: GatewayConfig) -> GatewaySettings:
+    """Return the limits of each session's gateway."""
+    stream = {name: getattr(config, name) for name in CalleeSettings.__struct_fields__}
+    return GatewaySettings(streams_max=config.streams_max, stream=CalleeSettings(**stream))
 
 
 async def _reclaim() -> None:
