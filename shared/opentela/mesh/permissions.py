@@ -204,11 +204,6 @@ def may_publish(permissions: Permissions, subject: str) -> bool:
     return any(subjects.matches(allowed, subject) for allowed in permissions.publish)
 
 
-def may_subscribe(permissions: Permissions, subject: str) -> bool:
-    """Return whether a server takes interest in *subject*, which may hold wildcards."""
-    return any(subjects.matches(allowed, subject) for allowed in permissions.subscribe)
-
-
 def _flat(parts: Iterator[tuple[str, ...]]) -> Iterator[str]:
     for part in parts:
         yield from part

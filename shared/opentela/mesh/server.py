@@ -118,15 +118,6 @@ class NatsServer:
         """
         return self._listens["websocket"]
 
-    @property
-    def monitor_url(self) -> str:
-        """Where the server answers `/varz` and the like.
-
-        Raises:
-            KeyError: The configuration has no `http`.
-        """
-        return f"http://{self._listens['monitor']}"
-
     def port(self, listener: str) -> int:
         """Return the port of `client`, `leaf`, `websocket` or `monitor`."""
         return int(self._listens[listener].rpartition(":")[2])

@@ -45,7 +45,6 @@ async def test_a_started_server_takes_connections_where_it_says(tmp_path: Path) 
         assert server.url == f"nats://127.0.0.1:{server.port('client')}"
         assert server.leaf_url == f"nats-leaf://127.0.0.1:{server.port('leaf')}"
         assert server.websocket_url == f"ws://127.0.0.1:{server.port('websocket')}"
-        assert server.monitor_url == f"http://127.0.0.1:{server.port('monitor')}"
         assert server.is_running
         assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
     finally:

@@ -8,11 +8,12 @@ from opentela.core.errors import WireError
 from opentela.core.ids import ProviderId
 from opentela.core.session_map import SessionMap
 from opentela.mesh.bus import Message
-from opentela.mesh.permissions import Member, Role, may_publish, may_subscribe, of
+from opentela.mesh.permissions import Member, Role, may_publish, of
 from opentela.registry import letters
 from opentela.registry import messages as m
 from opentela.registry.letters import Letter, Published
 from opentela.testing.owner import Owner
+from opentela.testing.permits import may_subscribe
 from opentela.testing.sim.keys import FakeIdentity, vouch
 from opentela.view import exchange
 from opentela.wire import control, events, subjects

@@ -107,11 +107,12 @@ def test_models_without_room_in_the_claim_are_named(bench: Bench) -> None:
 def test_metrics_show_one_state(bench: Bench) -> None:
     """And how many requests and restarts there are."""
     bench.serving(1.0)
-    status.measure(bench.machine, 3)
+    status.measure(bench.machine, 3, 4096)
     lines = metrics.render().decode().splitlines()
     states = [line for line in lines if line.startswith("otela_supervisor_engine_state{")]
     assert [line for line in states if line.endswith(" 1.0")] == [
         'otela_supervisor_engine_state{state="ready"} 1.0'
     ]
     assert "otela_supervisor_requests_running 3.0" in lines
+    assert "otela_supervisor_output_dropped_bytes 4096.0" in lines
     assert "otela_supervisor_engine_restarts 0.0" in lines

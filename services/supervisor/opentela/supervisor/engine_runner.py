@@ -7,6 +7,7 @@ from typing import Any, Final
 from opentela.core.errors import OtelaError
 from opentela.core.rng import Rng
 from opentela.supervisor import command, ports
+from opentela.supervisor.channels import Spawn
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.engine_client import EngineClient
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
@@ -22,7 +23,6 @@ from opentela.supervisor.events import (
     OfferRead,
 )
 from opentela.supervisor.fingerprints import Fingerprints
-from opentela.supervisor.gateways import Spawn
 from opentela.supervisor.output import Copier
 from opentela.supervisor.process import EngineProcess
 from opentela.telemetry import log as logs
@@ -86,6 +86,11 @@ class EngineRunner:
     def tail(self) -> list[str]:
         """The last lines that the engine wrote, of this launch or the one before."""
         return list(self._process.lines.tail) if self._process else []
+
+    @property
+    def dropped_bytes(self) -> int:
+        """Output that nobody took in time, since our start."""
+        return self._copier.dropped_bytes
 
     @property
     def last_line(self) -> str:

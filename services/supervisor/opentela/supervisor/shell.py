@@ -157,7 +157,7 @@ class SupervisorShell:
             for one in (self._runner.take_output(), carried, event):
                 if one is not None:
                     await self._step(one)
-            status.measure(self.machine, carried.running)
+            status.measure(self.machine, carried.running, self._runner.dropped_bytes)
             self._on_ready(*status.readiness(self.machine, is_connected=self._is_connected))
             if self._failure is not None:
                 return

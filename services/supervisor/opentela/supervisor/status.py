@@ -19,13 +19,19 @@ _running: Final = metrics.gauge(
     "otela_supervisor_requests_running", "Requests that the gateways carry."
 )
 
+_dropped: Final = metrics.gauge(
+    "otela_supervisor_output_dropped_bytes",
+    "Output of the engine that whoever reads ours did not take in time.",
+)
 
-def measure(machine: Machine, running: int) -> None:
+
+def measure(machine: Machine, running: int, dropped_bytes: int = 0) -> None:
     """Set the metrics."""
     for state in EngineState:
         _state.labels(state.value).set(state is machine.state)
     _restarts.set(max(0, machine.restarts))
     _running.set(running)
+    _dropped.set(dropped_bytes)
 
 
 def readiness(machine: Machine, *, is_connected: bool) -> tuple[bool, str]:
