@@ -203,3 +203,13 @@ def test_the_command_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "1 seeds run, 2 before, 0 bad" in campaign("run", *out, "--seed", "1", "--seeds", "3")
     assert "| LAN | 3 |" in campaign("tables", *out)
     assert "stopped" in campaign("show", "--seed", "1")
+
+
+def test_who_is_wronged_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`local` gives up who stands still for longer than its grace: that is a diagram."""
+    monkeypatch.chdir(tmp_path)
+    seed = str(list(CELLS).index("stopped 16 s"))
+    told = campaign("show", "--setting", "LOCAL", "--seed", seed)
+    path = Path(told.rpartition("diagram: ")[2].strip())
+    assert path.name == f"local-{seed}.svg"
+    assert "verdict" in path.read_text()

@@ -74,6 +74,10 @@ def arrows(entries: Iterable[Entry], session: str, *, last: int = ARROWS) -> lis
         elif entry.mark in "<x":
             _pair(entry, sent, unheard, drawn, session)
     drawn += [_arrow(entry, entry, "") for entry in unheard.values()]
+    # What befell others than those who speak would only take up room.
+    said = [arrow for arrow in drawn if not arrow.is_fault]
+    near = {"world", *(name for arrow in said for name in (arrow.source, arrow.target))}
+    drawn = [arrow for arrow in drawn if arrow.source in near]
     drawn.sort(key=lambda arrow: arrow.sent_at)
     return drawn[-last:]
 
@@ -160,9 +164,9 @@ def _text(x: int, y: int, text: str, style: str) -> str:
     return f'<text x="{x}" y="{y}" class="{style}">{escape(text)}</text>'
 
 
-def write(entries: Sequence[Entry], failure: str, path: Path) -> Path:
+def write(entries: Sequence[Entry], failure: str, path: Path, *, session: str = "") -> Path:
     """Write the diagram of what a failure is about, and return where it is."""
-    session = session_in(failure)
+    session = session or session_in(failure)
     path.parent.mkdir(parents=True, exist_ok=True)
     title = failure.strip().splitlines()[0]
     path.write_text(svg(arrows(entries, session), title), encoding="utf-8")

@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from opentela.testing.sim import diagram
 from opentela.testing.sim.campaign import report, store
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
 from opentela.testing.sim.campaign.trial import Trial
 from opentela.testing.sim.describe import describe
+from opentela.testing.sim.run import DIAGRAMS
 from opentela.testing.sim.split import Split, spoken
 from opentela.testing.world_trace import Trace
 
@@ -130,12 +132,19 @@ def traffic(members: tuple[int, ...], seconds: float, seed: int) -> None:
 def show(setting: str, seed: int, *, messages: bool) -> None:
     """Run one seed again and print what views thought, and what was done to whom."""
     trace = Trace()
-    row = Trial(SETTINGS[setting], seed, trace=trace).row()
+    trial = Trial(SETTINGS[setting], seed, trace=trace)
+    row = trial.row()
     for entry in trace.entries:
         if messages or entry.mark in "!.":
             text = describe(entry.subject, entry.payload)
             click.echo(f"{entry.at:10.4f}  {entry.node:<12}  {entry.mark} {text}")
     click.echo(msgspec.json.encode(row).decode())
+    if row.broken or trial.wronged:
+        # The others were wronged in the same way.
+        about = trial.system.called(trial.wronged[0]) if trial.wronged else ""
+        title = f"{setting}, seed {seed}, {row.cell} {row.detail}: {row.broken or trial.wronged}"
+        path = DIAGRAMS / f"{store.path_of(DIAGRAMS, setting).stem}-{seed}.svg"
+        click.echo(f"diagram: {diagram.write(trace.entries, title, path, session=about)}")
 
 
 def replay(setting: str, row: Row) -> str:

@@ -59,6 +59,11 @@ class Product:
         record = self.population.routers[viewer].held.get(claim.session)
         return record is not None and is_routable(record)
 
+    def called(self, member: str) -> str:
+        """Return the first session of a member."""
+        owners = self.population.owners.items()
+        return next((session for session, (name, _) in owners if name == member), "")
+
     def _follow(self, node: Node, held: SessionMap) -> None:
         is_router, name = node.name in ROUTERS, node.name
 

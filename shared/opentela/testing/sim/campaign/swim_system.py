@@ -147,6 +147,10 @@ class Swim:
         shell = self.shells.get(viewer)
         return shell is None or shell.machine.peers[member].standing != "dead"
 
+    def called(self, member: str) -> str:
+        """Return the member's own name."""
+        return member
+
 
 def swim(config: SwimConfig) -> Setting:
     """Return a setting of SWIM."""

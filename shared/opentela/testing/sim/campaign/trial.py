@@ -45,6 +45,9 @@ class System(Protocol):
     def knows(self, viewer: str, member: str) -> bool:
         """Return whether a view would use a member now."""
 
+    def called(self, member: str) -> str:
+        """Return what messages about a member name it by."""
+
 
 Setting = Callable[[World, Tell], System]
 """Makes a system with one choice of knobs."""
@@ -57,6 +60,7 @@ class Trial:
         cell: Which harm; seeds take turns.
         world: Where it happens.
         sightings: All that views thought.
+        wronged: Living members that were removed or lost, once it is over.
     """
 
     def __init__(self, setting: Setting, seed: int, *, trace: Trace | None = None) -> None:
@@ -65,6 +69,7 @@ class Trial:
         self.world = World(seed, trace=Silence() if trace is None else trace)
         self.sightings = Sightings()
         self.system = setting(self.world, self._saw)
+        self.wronged: list[str] = []
         self._died_at: dict[str, tuple[str, float]] = {}
 
     def _saw(self, viewer: str, member: str, what: str) -> None:
@@ -82,6 +87,8 @@ class Trial:
         cpu_s = time.process_time() - began
         sighted = {viewer for viewer in self.system.viewers if not self._is_blind(viewer, harm)}
         seen = self.sightings.of(self._died_at, self.world.now, sighted)
+        lost = [] if broken else self._lost()
+        self.wronged = [*sorted(seen.removed), *lost]
         return Row(
             seed=self.seed,
             cell=self.cell,
@@ -95,7 +102,7 @@ class Trial:
                 / len(sighted),
                 3,
             ),
-            lost=0 if broken else len(self._lost()),
+            lost=len(lost),
             deaths=self.sightings.deaths(self._died_at, self._judging(harm)),
             virtual_s=round(self.world.now, 2),
             events=self.world.events,
