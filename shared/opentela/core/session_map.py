@@ -157,10 +157,12 @@ class SessionMap:
         wall: float,
         source: str,
         believe: Believe = lambda record: record,
+        is_own: bool = False,
     ) -> Applied:
         """Take records from a registry; one that is wrong does not keep the others out.
 
-        *believe* returns what to take of a record in which everything was truly said.
+        *believe* returns what to take of a record in which everything was truly said. Of a record
+        that *is_own*, the statements are known to be: we made them, or hold them.
         """
         results: list[Change | Rejection | None] = []
         for record in records:
@@ -168,7 +170,7 @@ class SessionMap:
             if isinstance(checked, Rejection):
                 results.append(checked)
             else:
-                genuine, forged = self._genuine(record, checked)
+                genuine, forged = (record, []) if is_own else self._genuine(record, checked)
                 results += [*forged, self._join(believe(genuine), checked, source, wall)]
         return self._outcome(*_parted(results))
 

@@ -389,7 +389,7 @@ class Sessions:
 
     def _judge(self, at: Moment, part: SessionRecord, source: str) -> list[Action]:
         """Merge what this registry holds against a session, and publish all that is held."""
-        applied = self.held.apply([part], wall=at.wall, source=source)
+        applied = self.held.apply([part], wall=at.wall, source=source, is_own=True)
         actions = self._take(at, applied, source, is_news=True)
         path = exchange.path_to(part)
         verdict = judgement.verdict_on(self.held.records[path.session], registry=self._name)
