@@ -16,7 +16,7 @@ def _at(one: ReplicaShape) -> tuple[Columns, Floats]:
 
 
 def _lengths(prompt: float = 500, answer: float = 200, fresh: float | None = None) -> Lengths:
-    given = (prompt, prompt if fresh is None else fresh, answer)
+    given = (prompt, prompt if fresh is None else fresh, answer, answer / 2)
     return Lengths(*(np.array([[value]]) for value in given))
 
 

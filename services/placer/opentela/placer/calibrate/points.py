@@ -211,7 +211,7 @@ def measured(points: Sequence[Point], fit: Fit) -> tuple[Measured, Floats]:
         for name in ("prompt", "answer", "clients")
     )
     values = np.array([[p.ttft_s, p.tpot_s, p.e2e_s, p.rps] for p in points])
-    return Measured(points, c, Lengths(prompt, prompt, answer), clients, values), z
+    return Measured(points, c, Lengths(prompt, prompt, answer, answer / 2), clients, values), z
 
 
 def predict(data: Measured, z: Floats) -> Floats:

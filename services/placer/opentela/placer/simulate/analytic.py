@@ -29,6 +29,8 @@ feasible = memory.feasible
 
 _FULLNESS: Final = np.array([0.0, 0.01, 0.03, 0.08, 0.2, 0.4, 0.6, 0.75, 0.87, 0.94, 0.98, 0.999])
 """Shares of the running sequences that fit, at which a replica is worked out."""
+_SPREAD_MOST: Final = 3.0
+"""Squared coefficient of variation of lengths beyond which limits on their length matter more."""
 _UNPROMISED: Final = Slo()
 _RARE: Final = 0.01
 _Z99: Final = 2.326
@@ -129,7 +131,9 @@ def _demand(workloads: Sequence[Workload]) -> _Demand:
         ]
     )
     rate, prompt, answer, in_cv, out_cv, hit, arrivals = (column[:, None] for column in table.T)
-    lengths = Lengths(prompt, prompt * (1 - hit), np.maximum(answer, 1.0))
+    answer = np.maximum(answer, 1.0)
+    grown = answer / 2 * (1 + np.minimum(out_cv**2, _SPREAD_MOST))
+    lengths = Lengths(prompt, prompt * (1 - hit), answer, grown)
     return _Demand(rate, lengths, in_cv**2, out_cv**2, arrivals**2)
 
 
@@ -157,7 +161,7 @@ def _slot_wait(
     demand: _Demand, most: Floats, fullness: Floats, service: Floats
 ) -> tuple[Floats, Floats]:
     """Return the mean wait for a slot, and the share of requests that wait at all."""
-    scatter = (demand.arrival_cv2 + np.minimum(1 + demand.out_cv2, 4.0)) / 2
+    scatter = (demand.arrival_cv2 + 1 + np.minimum(demand.out_cv2, _SPREAD_MOST)) / 2
     share = fullness ** (np.sqrt(2 * (most + 1)) - 1)
     return scatter * share / (most * (1 - fullness)) * service, share
 
@@ -187,7 +191,8 @@ def _interpolated(at: Floats, x: Floats, y: Floats) -> Floats:
     right = np.clip((x < at[:, None]).sum(axis=1), 1, x.shape[1] - 1)
     x0, x1 = x[rows, right - 1], x[rows, right]
     share = np.clip((at - x0) / np.maximum(x1 - x0, 1e-300), 0.0, 1.0)
-    found: Floats = y[rows, right - 1] * (1 - share) + y[rows, right] * share
+    # Times grow like 1 / (1 - load): their inverses lie on lines.
+    found: Floats = 1 / ((1 - share) / y[rows, right - 1] + share / y[rows, right])
     return found
 
 
@@ -195,14 +200,14 @@ def _slo_rps(curve: _Curve, slos: Sequence[Slo], full: Floats) -> Floats:
     """Return the greatest rate at which no mean is beyond what was promised."""
     promised = np.array([(one.ttft_s, one.tpot_s, one.e2e_s) for one in slos])
     excess = np.stack([curve.ttft, curve.tpot, curve.e2e]) / promised.T[:, :, None]
-    worst = excess.max(axis=0)
+    worst = np.maximum(excess.max(axis=0), 1e-12)
     held = worst <= 1
     # Times grow with the load, but for the first few points where a step may get no longer.
     last = np.where(held.any(axis=1), held.shape[1] - 1 - held[:, ::-1].argmax(axis=1), -1)
     rows = np.arange(len(last))
     right = np.minimum(last + 1, held.shape[1] - 1)
-    a, b = worst[rows, last], worst[rows, right]
-    share = np.clip((1 - a) / np.maximum(b - a, 1e-12), 0.0, 1.0)
+    a, b = 1 / worst[rows, last], 1 / worst[rows, right]
+    share = np.clip((a - 1) / np.maximum(a - b, 1e-12), 0.0, 1.0)
     reached = curve.rps[rows, last] + share * (curve.rps[rows, right] - curve.rps[rows, last])
     reached = np.where(right == last, full, reached)
     return np.where(last < 0, 0.0, np.minimum(reached, full))

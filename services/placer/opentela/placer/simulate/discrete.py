@@ -201,10 +201,12 @@ def _speeds(requests: Requests, replicas: Sequence[Replica], fit: Fit) -> list[f
     if not len(requests) or not replicas:
         return [1.0] * len(replicas)
     c, z = columns.of([replica.shape for replica in replicas], fit)
+    answers = requests.out_tokens.astype(np.float64)
     means = (
         float(requests.in_tokens.mean()),
         float((requests.in_tokens - requests.prefix_hit_tokens).mean()),
-        float(requests.out_tokens.mean()),
+        float(answers.mean()),
+        float((answers**2).mean() / max(2 * answers.mean(), 1.0)),
     )
     lengths = Lengths(*(np.full((len(replicas), 1), max(mean, 1.0)) for mean in means))
     rates: list[float] = steady.saturated(c, z, lengths).rps[:, 0].tolist()

@@ -16,9 +16,8 @@ from opentela.placer.simulate.step import Work, factor, seconds
 
 _ROUNDS: Final = 10
 _NOBODY: Final = 1e-6
-_GROWN: Final = 0.6
-"""Share of its answer that a running sequence holds KV for, where blocks come as it grows: half of
-it on average, and some that is kept free against preemption."""
+_SPARED: Final = 1.2
+"""Times what running sequences hold that must be there, so that few are preempted as they grow."""
 
 
 class Lengths(NamedTuple):
@@ -28,11 +27,14 @@ class Lengths(NamedTuple):
         prompt: Tokens of the prompt.
         fresh: Those of them that are not in the prefix cache.
         answer: Tokens of the answer.
+        grown: Tokens of its answer that a running sequence has: half of it if all are alike, more
+            if they are not, since long ones run longer.
     """
 
     prompt: Floats
     fresh: Floats
     answer: Floats
+    grown: Floats
 
 
 class Settled(NamedTuple):
@@ -46,8 +48,8 @@ class Settled(NamedTuple):
 
 def running_max(c: Columns, z: Floats, lengths: Lengths) -> Floats:
     """Return how many sequences run at most: the engine's limit or what the KV cache holds."""
-    whole = lengths.prompt + lengths.answer
-    grown = lengths.prompt + _GROWN * lengths.answer
+    whole = lengths.prompt + 2 * lengths.grown
+    grown = lengths.prompt + _SPARED * lengths.grown
     held = np.where(c.reserves_whole > 0, whole, grown)
     by_memory = c.kv_tokens / np.maximum(held, 1.0) * factor(z, "batch")
     return np.maximum(np.minimum(by_memory, c.batch_max), 1.0)
@@ -56,7 +58,7 @@ def running_max(c: Columns, z: Floats, lengths: Lengths) -> Floats:
 def decode_s(c: Columns, z: Floats, running: Floats, lengths: Lengths) -> Floats:
     """Return the seconds of a step in which nothing but *running* sequences advances."""
     zero = np.zeros_like(running)
-    context = lengths.prompt + lengths.answer / 2
+    context = lengths.prompt + lengths.grown
     return seconds(c, z, Work(running / c.pp, context, zero, zero, zero))
 
 
@@ -71,7 +73,7 @@ def token_s(c: Columns, z: Floats, running: Floats, lengths: Lengths) -> tuple[F
     tokens = np.minimum(together * fresh, c.batched_tokens_max)
     prompts = tokens / fresh
     pairs = tokens * (lengths.prompt - fresh / 2)
-    context = lengths.prompt + lengths.answer / 2
+    context = lengths.prompt + lengths.grown
     beside = seconds(c, z, Work(running / c.pp, context, tokens, pairs, prompts))
     prompt = (beside - alone) / prompts
     share = running / np.maximum(lengths.answer, 1.0) / c.pp
