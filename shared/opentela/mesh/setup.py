@@ -165,14 +165,7 @@ def add_leaf(
     Raises:
         ConfigError: The hub has no port for it, or the options make no sense.
     """
-    for site in (options.site, *options.behind):
-        ids.name(site, field="site")
-    options.listeners.check()
-    if options.behind and options.listeners.leaf_port is options.listeners.websocket_port is None:
-        raise ConfigError(
-            f"leaves of {' and '.join(options.behind)} could not dial {options.site}",
-            remedy="give it a port for them with --leaf-port or --websocket-port",
-        )
+    _check(options)
     facts = layout.facts
     remotes = _remotes(facts, options)
     root = root or layout.leaf(options.site)
@@ -214,6 +207,17 @@ def add_leaf(
         conf=root / "leaf.conf",
         servers=options.listeners.urls(options.listeners.port, "nats", "tls"),
     )
+
+
+def _check(options: LeafOptions) -> None:
+    for site in (options.site, *options.behind):
+        ids.name(site, field="site")
+    options.listeners.check()
+    if options.behind and options.listeners.leaf_port is options.listeners.websocket_port is None:
+        raise ConfigError(
+            f"leaves of {' and '.join(options.behind)} could not dial {options.site}",
+            remedy="give it a port for them with --leaf-port or --websocket-port",
+        )
 
 
 def _remotes(facts: Facts, options: LeafOptions) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.integration.supervisor.conftest import Ask, Asker, Start, Witness
+from tests.integration.supervisor.conftest import Ask, Asker, Start, Supervisor, Witness
 from tests.integration.supervisor.test_engine_contract import (
     KEY,
     chat,
@@ -155,7 +155,24 @@ async def test_vllm_is_loaded_read_asked_cancelled_replaced_drained_and_left(
     (head,) = [one for one in answered.frames if isinstance(one, frames.Head)]
     assert head.status == 200
 
-    # A cancelled request stops computing; only then is the engine idle again.
+    await cancels(ask, serving, witness, url)
+    second = await replaces(supervisor, serving, witness)
+    assert pid not in supervisor.alive()
+    assert second.offer.models == serving.offer.models
+
+    # What runs is finished before the engine is stopped.
+    last = await asked(ask, second, stream=True, max_tokens=400)
+    await last.got(frames.Data)
+    supervisor.process.terminate()
+    await witness.heard(Lifecycle.DRAINING)
+    await last.got(frames.End, within_s=30.0)
+    assert await supervisor.ended(60.0) == 0, supervisor.said()
+    await witness.heard(Lifecycle.LEFT, not_of=serving.session)
+    await until(lambda: supervisor.alive() == [], "the end of all")
+
+
+async def cancels(ask: Ask, serving: Claim, witness: Witness, url: str) -> None:
+    """A cancelled request stops computing; only then is the engine idle again."""
     witness.beats.clear()
     endless = await asked(ask, serving, stream=True, max_tokens=1000)
     await endless.got(frames.Data)
@@ -169,7 +186,9 @@ async def test_vllm_is_loaded_read_asked_cancelled_replaced_drained_and_left(
 
         await until(is_idle, "an idle engine", within_s=2.0)
 
-    # The process that computes dies, and the one that answers HTTP lives on for a while.
+
+async def replaces(supervisor: Supervisor, serving: Claim, witness: Witness) -> Claim:
+    """The process that computes dies; the one that answers HTTP lives on for a while."""
     supervisor.remember()
     before = supervisor.alive()
     core = next(one for one in supervisor.family if b"EngineCore" in comm(one.pid))
@@ -179,20 +198,9 @@ async def test_vllm_is_loaded_read_asked_cancelled_replaced_drained_and_left(
     second = await witness.heard(
         Lifecycle.SERVING, not_of=serving.session, within_s=STARTED_WITHIN_S
     )
-    assert second.offer.models == serving.offer.models
     supervisor.remember()
     assert set(supervisor.alive()) & set(before) == set()
-    assert pid not in supervisor.alive()
-
-    # What runs is finished before the engine is stopped.
-    last = await asked(ask, second, stream=True, max_tokens=400)
-    await last.got(frames.Data)
-    supervisor.process.terminate()
-    await witness.heard(Lifecycle.DRAINING)
-    await last.got(frames.End, within_s=30.0)
-    assert await supervisor.ended(60.0) == 0, supervisor.said()
-    await witness.heard(Lifecycle.LEFT, not_of=serving.session)
-    await until(lambda: supervisor.alive() == [], "the end of all")
+    return second
 
 
 def comm(pid: int) -> bytes:
