@@ -48,7 +48,7 @@ class Site:
         """Begin a test: a new folder of services, and no session that it would know."""
         self._known |= set(self._told_lives())
         self._count += 1
-        self.services = self.cluster.jobs / f"services-{self._count}"
+        self.services = self.cluster.jobs / f"{self.product.folder.name}-{self._count}"
         self.services.mkdir()
         self.access = self._given(self._leaf)
         self._environ = {

@@ -28,6 +28,8 @@ _UNREACHABLE: Final = (
     "could not establish a configuration source",
 )
 """What commands say when Slurm is away for a while, in small letters."""
+_GONE: Final = (sbatch.UNKNOWN_JOB, sbatch.ALREADY_ENDED)
+"""What commands say of a job that need not be ended any more."""
 _OURS: Final = ("SLURM_CONF", "SLURM_TIME_FORMAT")
 _PREFIXES: Final = ("SLURM_", "SLURMD_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SRUN_", "SALLOC_")
 
@@ -67,11 +69,11 @@ class CommandLine:
 
     async def signal(self, job: int, name: str) -> None:
         """Send a signal to every process of every step."""
-        await self._ask("scancel", f"--signal={name}", str(job))
+        await self._ask("scancel", f"--signal={name}", str(job), forgives=_GONE)
 
     async def cancel(self, job: int) -> None:
         """End a job."""
-        await self._ask("scancel", str(job), forgives=(sbatch.UNKNOWN_JOB, sbatch.ALREADY_ENDED))
+        await self._ask("scancel", str(job), forgives=_GONE)
 
     async def start_estimate(self, spec: JobSpec) -> float:
         """Return when a job like this would start."""

@@ -63,7 +63,9 @@ class Library:
     async def signal(self, job: int, name: str) -> None:
         """Send a signal to every process of every step."""
         # By default it reaches the steps alone, as scancel's does.
-        await self._ask(lambda: self._slurm.Job(job).send_signal(f"SIG{name}"))
+        await self._ask(
+            lambda: self._slurm.Job(job).send_signal(f"SIG{name}"), forgives=numbers.GONE
+        )
 
     async def cancel(self, job: int) -> None:
         """End a job."""

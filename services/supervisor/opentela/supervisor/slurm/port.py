@@ -27,7 +27,8 @@ class Scheduler(Protocol):
     async def signal(self, job: int, name: str) -> None:
         """Send a signal such as `USR1` to every process of every step of a running job.
 
-        An old slurmrestd sends it to the job's script, too.
+        An old slurmrestd sends it to the job's script, too. A job that has ended, or that nobody
+        knows, is fine.
         """
         ...
 

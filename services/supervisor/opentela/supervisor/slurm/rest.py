@@ -1,11 +1,17 @@
-"""Slurm by slurmrestd: over TCP with a token, or over a socket file as who we are."""
+"""Slurm by slurmrestd: over TCP with a token, or over a socket file as who we are.
 
+slurmrestd follows an answer of failure by a second one that nobody asked for, so that a strict
+client takes neither. One connection for each question, of which the first answer is read, does.
+"""
+
+import asyncio
 import getpass
+import http.client
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-import aiohttp
+from urllib.parse import urlencode, urlsplit
 
 from opentela.core.errors import ConfigError, WireError
 from opentela.supervisor.slurm import numbers, rest_words
@@ -34,9 +40,8 @@ class Rest:
             )
         self._user = environ.get("SLURM_JWT_USER") or environ.get("USER") or getpass.getuser()
         self._token = environ.get("SLURM_JWT", "")
-        self._socket = Path(url.removeprefix(_UNIX)) if url.startswith(_UNIX) else None
-        self._base = "http://slurmrestd" if self._socket else url.rstrip("/")
-        self._http: aiohttp.ClientSession | None = None
+        self._url = url
+        self._prefix = "" if url.startswith(_UNIX) else urlsplit(url).path.rstrip("/")
         self._version = 0
 
     async def submit(self, spec: JobSpec) -> int:
@@ -67,7 +72,7 @@ class Rest:
 
     async def signal(self, job: int, name: str) -> None:
         """Send a signal to every process of every step."""
-        await self._ask("DELETE", f"job/{job}", params={"signal": name})
+        await self._ask("DELETE", f"job/{job}", params={"signal": name}, forgives=numbers.GONE)
 
     async def cancel(self, job: int) -> None:
         """End a job."""
@@ -78,9 +83,7 @@ class Rest:
         return 0.0
 
     async def close(self) -> None:
-        """Close connections."""
-        if self._http is not None:
-            await self._http.close()
+        """Nothing is kept open."""
 
     async def _form(self) -> int:
         """Return which form of the API the server speaks, asked once."""
@@ -103,7 +106,6 @@ class Rest:
         forgives: Sequence[int] = (),
     ) -> bytes:
         form = await self._form()
-        # Nothing may follow the number of a job, and something must follow `jobs` in old forms.
         answer = await self._fetch(method, f"/slurm/v0.0.{form}/{path}", body=body, params=params)
         told = [one for one in rest_words.errors(answer) if one[0] not in forgives]
         if any(number in forgives for number, _ in rest_words.errors(answer)):
@@ -123,35 +125,56 @@ class Rest:
         body: bytes = b"",
         params: Mapping[str, str] | None = None,
     ) -> bytes:
-        headers = {"Content-Type": "application/json"} if body else {}
+        if params:
+            path = f"{path}?{urlencode(params)}"
         try:
-            async with self._client().request(
-                method, self._base + path, data=body or None, params=params, headers=headers
-            ) as answer:
-                if answer.status == _UNAUTHORIZED:
-                    raise SlurmRefusedError(
-                        "slurmrestd does not let us in",
-                        remedy="set SLURM_JWT to a fresh token: scontrol token lifespan=3600",
-                    )
-                content = await answer.content.read(_BODY_BYTES_MAX)
-                while not answer.content.at_eof():
-                    content += await answer.content.read(_BODY_BYTES_MAX - len(content))
-                return content
-        except (aiohttp.ClientError, TimeoutError) as error:
-            where = self._socket or self._base
+            status, answer = await asyncio.to_thread(self._exchange, method, path, body)
+        except (OSError, http.client.HTTPException) as error:
             raise SlurmUnavailableError(
-                f"slurmrestd at {where}: {str(error) or type(error).__name__}",
+                f"slurmrestd at {self._url}: {str(error) or type(error).__name__}",
                 remedy="try again later",
             ) from error
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._http is None:
-            headers = {"X-SLURM-USER-NAME": self._user}
-            if self._token:
-                headers["X-SLURM-USER-TOKEN"] = self._token
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(self._socket)) if self._socket else None,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S),
+        if status == _UNAUTHORIZED:
+            raise SlurmRefusedError(
+                "slurmrestd does not let us in",
+                remedy="set SLURM_JWT to a fresh token: scontrol token lifespan=3600",
             )
-        return self._http
+        return answer
+
+    def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return status and body of the answer, waited for in a thread of its own."""
+        headers = {"X-SLURM-USER-NAME": self._user}
+        if self._token:
+            headers["X-SLURM-USER-TOKEN"] = self._token
+        if body:
+            headers["Content-Type"] = "application/json"
+        connection = self._connection()
+        try:
+            connection.request(method, self._prefix + path, body=body or None, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(_BODY_BYTES_MAX)
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._url.startswith(_UNIX):
+            return _SocketFile(Path(self._url.removeprefix(_UNIX)))
+        parts = urlsplit(self._url)
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        return kind(parts.hostname or "", parts.port, timeout=ANSWER_WITHIN_S)
+
+
+class _SocketFile(http.client.HTTPConnection):
+    """A connection to a socket file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("slurmrestd", timeout=ANSWER_WITHIN_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(ANSWER_WITHIN_S)
+        self.sock.connect(str(self._path))
