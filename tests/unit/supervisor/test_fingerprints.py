@@ -74,6 +74,13 @@ async def test_a_template_of_the_command_counts_as_what_is_in_it(tmp_path: Path)
     assert one == two != three
 
 
+async def test_a_word_that_can_be_no_name_of_a_file_is_a_word(tmp_path: Path) -> None:
+    """Engines take whole JSON documents for an argument."""
+    folder = model(tmp_path / "a")
+    for word in ("x" * 10_000, "a\0b", '{"k": "' + "v" * 300 + '"}'):
+        assert (await added(offer(folder), (*COMMAND, "--json", word))).fingerprint
+
+
 async def test_what_cannot_be_measured_has_no_fingerprint(tmp_path: Path) -> None:
     """Neither weights elsewhere, nor a lost shard, nor an adapter that is not here."""
     folder = model(tmp_path / "a")

@@ -1,7 +1,7 @@
 """Gives each model of an offer its fingerprint, without ever keeping a session from serving.
 
-Files are read in a thread beside the loop, once for each model of a launch: what changes on disk later
-is not what the engine runs. A file server that hangs costs the fingerprint, not the session.
+Files are read in a thread beside the loop, once for each model of a launch: what changes on disk
+later is not what the engine runs. A file server that hangs costs the fingerprint, not the session.
 """
 
 import asyncio
@@ -133,7 +133,14 @@ def _completed(model: ModelOffer, found: Measured) -> ModelOffer:
 def _files(words: Sequence[str]) -> set[str]:
     """Return the values among *words* that name a file."""
     values = {word.partition("=")[2] if word.startswith("-") else word for word in words}
-    return {value for value in values if value and Path(value).is_file()}
+    return {value for value in values if value and _is_file(value)}
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except OSError:  # too long for a name, such as a JSON document
+        return False
 
 
 def _settle(future: asyncio.Future[Measured], found: Measured) -> None:
