@@ -58,16 +58,16 @@ OPERATORS: Final = {
     "gemm4": ("floor_s", "memory", "compute", "knee", "quantise"),
     "decode": ("floor_s", "memory", "compute", "seq_s"),
     "prefill": ("floor_s", "compute", "half_tokens"),
-    "experts16": ("floor_s", "memory", "compute", "expert_s"),
-    "experts8": ("floor_s", "memory", "compute", "expert_s"),
-    "experts4": ("floor_s", "memory", "compute", "expert_s"),
+    "experts16": ("floor_s", "memory", "compute", "half_rows", "half_columns"),
+    "experts8": ("floor_s", "memory", "compute", "half_rows", "half_columns"),
+    "experts4": ("floor_s", "memory", "compute", "half_rows", "half_columns"),
     "collective": ("floor_s", "hop_s", "link"),
 }
 """The parameters of each operator's curve, in the order in which a fit has them.
 
 `floor_s` is the least time a kernel takes; `memory`, `compute` and `link` are shares of what the
 data sheet promises; `knee` is the exponent that joins the two: the lower, the longer both are
-waited for.
+waited for. Products with fewer rows or columns than half reach less than half of `compute`.
 """
 
 Curves = dict[str, tuple[float, ...]]

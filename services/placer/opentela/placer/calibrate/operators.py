@@ -52,8 +52,10 @@ _DTYPES: Final[Mapping[str, str]] = {
     "fp8": "8",
     "nvfp4": "4",
 }
-_EIGHT_BIT_ENGINES: Final = ("trtllm", "vllm")
-"""Engines in order of preference: the first fuses the quantisation of activations."""
+_ENGINES: Final = ("trtllm", "vllm")
+_FUSED: Final = frozenset({"gemm", "experts"})
+"""Operators that are taken as the first of these engines runs them, which fuses what goes with them:
+quantisation, routing. The others are taken as the second runs them."""
 
 Row = Mapping[str, str]
 
@@ -76,7 +78,7 @@ def _times_fused(folder: Path, system: str) -> bool:
     """Return whether the products of a GPU were timed as the engine that fuses runs them."""
     return any(
         "fp8" in {row.get("gemm_dtype") for row in _rows(folder, system, "gemm")}
-        for _ in folder.glob(f"{system}__*__{_EIGHT_BIT_ENGINES[0]}_*__{_FILES['gemm']}.csv.gz")
+        for _ in folder.glob(f"{system}__*__{_ENGINES[0]}_*__{_FILES['gemm']}.csv.gz")
     )
 
 
@@ -109,7 +111,7 @@ def _bits(row: Row) -> str:
 
 def _rows(folder: Path, system: str, kind: str) -> list[dict[str, str]]:
     """Return the timings of one operator by the engine that is preferred, thinned evenly."""
-    for engine in _EIGHT_BIT_ENGINES if kind == "gemm" else _EIGHT_BIT_ENGINES[::-1]:
+    for engine in _ENGINES if kind in _FUSED else _ENGINES[::-1]:
         paths = sorted(folder.glob(f"{system}__*__{engine}_*__{_FILES[kind]}.csv.gz"))
         if paths:
             with gzip.open(paths[-1], "rt", encoding="utf-8") as file:
@@ -205,12 +207,15 @@ def _experts(gpu: Gpu, rows: Sequence[Row], bits: str) -> Found:
     moved = (awake * one * size + traffic) / gpu.bandwidth
     done = 2 * m * active / ep * one / flops
 
-    def residuals(x: Floats) -> Floats:
-        floor, memory, compute, each = np.exp(x)
-        busy = np.hypot(moved / memory, done / compute) + awake * each
-        return _logs((floor + busy) / (ms * _MS))
+    rows_each, columns_each = m * active / ep / awake, inter / tp
 
-    return f"experts{bits}", np.exp(minimise(residuals, [np.log(2e-5), -0.3, -0.6, -18]))
+    def residuals(x: Floats) -> Floats:
+        floor, memory, compute, half_rows, half_columns = np.exp(x)
+        slow = (1 + half_rows / rows_each) * (1 + half_columns / columns_each)
+        return _logs((floor + np.hypot(moved / memory, done / compute * slow)) / (ms * _MS))
+
+    start = [np.log(2e-5), -0.3, -0.6, 3.0, 4.0]
+    return f"experts{bits}", np.exp(minimise(residuals, start, turn=0.1))
 
 
 def _collective(gpu: Gpu, rows: Sequence[Row], bits: str) -> Found:

@@ -186,10 +186,11 @@ def _experts(c: Columns, z: Floats, tokens: Floats) -> Floats:
     share = np.minimum(c.experts_active / experts, 1 - 1e-9)
     awake = experts / c.ep * -np.expm1(tokens * np.log1p(-share))
     one = (2 + c.gated) * c.hidden * c.expert_ffn
-    rows = tokens * c.experts_active / c.ep
+    rows = np.maximum(tokens * c.experts_active / c.ep, 1e-9)
     moved = awake * one * c.w_bytes + rows * (2 * c.hidden + 3 * c.expert_ffn) * _ACTIVATION_BYTES
-    busy = np.hypot(moved / c.bandwidth / c.moe[..., 1], 2 * rows * one / c.flops / c.moe[..., 2])
-    each = busy + awake * c.moe[..., 3]
+    slow = (1 + c.moe[..., 3] * awake / rows) * (1 + c.moe[..., 4] / np.maximum(c.expert_ffn, 1.0))
+    done = 2 * rows * one / c.flops / c.moe[..., 2] * slow
+    each = np.hypot(moved / c.bandwidth / c.moe[..., 1], done)
     floor = c.moe[..., 0] * factor(z, "experts_floor")
     total: Floats = c.expert_layers * (floor + each * factor(z, "experts"))
     return total
