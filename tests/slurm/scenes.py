@@ -107,6 +107,19 @@ class Site:
             detail=lambda: self.cluster.tails() + self.product.tails(),
         )
 
+    def wait_for_successor(self, job: int, *, within_s: float = 60.0) -> int:
+        """Return the number of the job that follows *job*, once there is one."""
+        found: list[int] = []
+
+        def has_come() -> bool:
+            found[:] = [row["job"] for row in self.listed()["jobs"] if row["job"] > job]
+            return bool(found)
+
+        wait_until(
+            has_come, f"the successor of job {job}", within_s=within_s, detail=self.cluster.tails
+        )
+        return found[0]
+
     def wait_for_end(self, job: int, *, within_s: float = 30.0) -> None:
         """Return once nothing of *job* is left: no process, no ghost."""
         wait_until(
