@@ -86,6 +86,10 @@ engines: $(INSTALLED)  ## The engines' contract on a real vLLM for CPUs; downloa
 e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces as root
 	@$(BIN)/pytest -q tests/e2e $(ARGS)
 
+.PHONY: kill-matrix
+kill-matrix: $(INSTALLED)  ## End, kill and freeze every part of a site; write docs/kill-matrix.md
+	@OTELA_KILL_MATRIX=docs/kill-matrix.md $(BIN)/pytest -q tests/e2e/test_kill_matrix.py $(ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED)  ## Measure every area, or one: make bench-router; results in build/bench
 	@$(BIN)/python -m tests.bench
