@@ -207,6 +207,18 @@ class Asker:
         """Say that the client has gone."""
         await self._send(frames.Cancel(stream=self._stream, reason="client_gone"))
 
+    async def finished(self, within_s: float = 10.0) -> None:
+        """Return once the answer is complete: at its end, or all of it in one frame."""
+
+        def is_complete() -> bool:
+            return any(
+                isinstance(one, frames.End)
+                or (isinstance(one, frames.Head) and one.end is not None)
+                for one in self.frames
+            )
+
+        await until(is_complete, "a whole answer", within_s=within_s)
+
     async def got(self, kind: type, within_s: float = 10.0) -> Any:
         def found() -> list[frames.Frame]:
             return [frame for frame in self.frames if isinstance(frame, kind)]

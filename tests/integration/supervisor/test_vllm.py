@@ -151,7 +151,7 @@ async def test_vllm_is_loaded_read_asked_cancelled_replaced_drained_and_left(
     pid, url = await supervisor.engine()
 
     answered = await asked(ask, serving, max_tokens=8)
-    await answered.got(frames.End)
+    await answered.finished()
     (head,) = [one for one in answered.frames if isinstance(one, frames.Head)]
     assert head.status == 200
 
