@@ -13,7 +13,7 @@ from opentela.testing.sim.campaign.ground import MEMBERS
 from opentela.testing.sim.campaign.harms import DEATHS
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
-from opentela.testing.sim.campaign.statistics import found, summed
+from opentela.testing.sim.campaign.statistics import found, summed, undisturbed
 
 mpl.use("Agg")
 Rows = Sequence[Row]
@@ -37,10 +37,10 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def detection(campaigns: Mapping[str, Rows], path: Path) -> None:
-    """Draw how soon true deaths are out of every view when nothing else happens."""
+    """Draw how soon true deaths are out of every view when nothing befalls views or links."""
     figure, axes = _axes()
     for number, (name, rows) in enumerate(campaigns.items()):
-        calm = [row for row in rows if row.cell == "calm"]
+        calm = undisturbed(rows)
         for how in DEATHS:
             of = found(calm, how)
             whole = len(of.times) + of.never
@@ -60,7 +60,7 @@ def trade(campaigns: Mapping[str, Rows], path: Path) -> None:
     """Draw what soon finding costs: who is left out for having stood still for a few seconds."""
     figure, axes = _axes(7.0, 4.5)
     for number, (name, rows) in enumerate(campaigns.items()):
-        calm = [row for row in rows if row.cell == "calm"]
+        calm = undisturbed(rows)
         times = [found(calm, how).quantile(0.99) for how in ("killed", "half-open")]
         sum_ = summed([row for row in rows if row.cell == "stopped 4 s"], MEMBERS)
         if not sum_.victims:

@@ -14,7 +14,7 @@ from opentela.testing.sim.campaign.product import presets
 from opentela.testing.sim.campaign.rows import Death, Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS, knobs
 from opentela.testing.sim.campaign.sightings import Sighting, Sightings
-from opentela.testing.sim.campaign.statistics import found, removals, summed
+from opentela.testing.sim.campaign.statistics import found, removals, summed, undisturbed
 from opentela.testing.sim.campaign.trial import Trial
 from opentela.testing.world import World
 
@@ -124,6 +124,14 @@ def test_quantiles_count_what_was_never_found_as_last() -> None:
     assert of.quantile(0.99) == float("inf")
     assert removals(_rows()) == [45.0, 45.0, 45.0]
     assert found([], "killed").quantile(0.5) != found([], "killed").quantile(0.5)
+
+
+def test_times_are_compared_where_views_can_see() -> None:
+    """Where messages are lost or views stand still, they stand by harm."""
+    rows = [Row(seed=seed, cell=cell) for seed, cell in enumerate(CELLS)]
+    seeing = {row.cell for row in undisturbed(rows)}
+    assert {"calm", "clocks", "stopped 1 s", "stopped 32 s"} <= seeing
+    assert not {"loss 5 %", "one-way cut", "starved"} & seeing
 
 
 def test_no_event_in_many_trials_bounds_its_share() -> None:

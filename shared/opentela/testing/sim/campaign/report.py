@@ -10,7 +10,7 @@ from opentela.testing.sim.campaign.ground import MEMBERS
 from opentela.testing.sim.campaign.harms import CELLS, DEATHS
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, knobs
-from opentela.testing.sim.campaign.statistics import Found, Sum, found, summed
+from opentela.testing.sim.campaign.statistics import Found, Sum, found, summed, undisturbed
 from opentela.testing.sim.split import Spoken
 
 Rows = Sequence[Row]
@@ -24,9 +24,8 @@ def compared(campaigns: Mapping[str, Rows]) -> str:
     lines = [_line(head), _line("---" for _ in head)]
     for name, rows in campaigns.items():
         sum_ = summed(rows, MEMBERS)
-        calm = [row for row in rows if row.cell == "calm"]
         cells = [name, f"{sum_.trials:,}", _removed(name, sum_), _share(sum_)]
-        lines.append(_line([*cells, *_found(calm)]))
+        lines.append(_line([*cells, *_found(undisturbed(rows))]))
     return "\n".join(lines)
 
 

@@ -9,6 +9,8 @@ from opentela.testing.sim.campaign.rows import Row
 RULE_OF_THREE: Final = 3.0
 """Of an event that did not happen in n trials: with 95 % confidence its share is below 3/n."""
 
+UNDISTURBED: Final = ("calm", "clocks")
+
 
 class Found(NamedTuple):
     """How one kind of death was found.
@@ -70,6 +72,14 @@ def summed(rows: Collection[Row], members: int) -> Sum:
         lost=sum(row.lost for row in rows),
         broken=sum(bool(row.broken) for row in rows),
     )
+
+
+def undisturbed(rows: Iterable[Row]) -> list[Row]:
+    """Return the trials in which nothing befalls views, links, or who is going to die.
+
+    Others may stand still, and clocks be wrong: of that a death is found no sooner and no later.
+    """
+    return [row for row in rows if row.cell in UNDISTURBED or row.cell.startswith("stopped ")]
 
 
 def found(rows: Iterable[Row], how: str) -> Found:
