@@ -90,6 +90,18 @@ e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces 
 kill-matrix: $(INSTALLED)  ## End, kill and freeze every part of a site; write docs/kill-matrix.md
 	@OTELA_KILL_MATRIX=docs/kill-matrix.md $(BIN)/pytest -q tests/e2e/test_kill_matrix.py $(ARGS)
 
+.PHONY: slurm
+slurm: $(INSTALLED)  ## The tests of jobs, on a Slurm that they start (root)
+	@$(BIN)/pytest -q tests/slurm $(ARGS)
+
+.PHONY: slurm-new
+slurm-new: $(INSTALLED)  ## The same on a newer Slurm, with pyslurm and Apptainer; downloads (root)
+	@tests/slurm/newer/run build/slurm-new $(BIN)/python tests/slurm $(ARGS)
+
+.PHONY: slurm-handover
+slurm-handover: $(INSTALLED)  ## Draw a service that outlasts a job of three minutes (root)
+	@$(BIN)/python -m tests.slurm.handover docs/images/slurm-handover.svg
+
 .PHONY: bench
 bench: $(INSTALLED)  ## Measure every area, or one: make bench-router; results in build/bench
 	@$(BIN)/python -m tests.bench

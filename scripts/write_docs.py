@@ -19,6 +19,7 @@ CONFIGURED: Final = {
     "router": "opentela.router.config:RouterConfig",
     "registry": "opentela.registry.config:RegistryConfig",
     "supervisor": "opentela.supervisor.config:SupervisorConfig",
+    "keep": "opentela.supervisor.slurm.succession:Rules",
 }
 _PART: Final = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _ATTRIBUTE: Final = re.compile(r"^(\w+): (.*)$")
@@ -302,6 +303,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "router configuration": lambda: configuration("router"),
     "registry configuration": lambda: configuration("registry"),
     "supervisor configuration": lambda: configuration("supervisor"),
+    "keep configuration": lambda: configuration("keep"),
 }
 
 
