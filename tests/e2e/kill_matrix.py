@@ -16,6 +16,8 @@ from tests.e2e.processes import descendants, is_running, signal_all, wait_until
 from tests.e2e.product import Leaf, Product, Service
 from tests.e2e.scenes import MODEL, Engine, Load, fake_engine
 
+from opentela.supervisor import proctree
+
 VICTIMS: Final = ("supervisor", "engine's child", "engine", "leaf", "hub")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGSTOP, signal.SIGKILL)
 """A child that was killed is not there for another cell, until its engine is started again."""
@@ -71,6 +73,7 @@ class Stage:
 
     def __init__(self, product: Product) -> None:
         self.product = product
+        self._seen: list[proctree.Process] = []
         self.hub = product.start_hub()
         self.registry = product.start_registry("registry", "peers.learn_s=0.3")
         self.router = product.start_router()
@@ -137,6 +140,7 @@ class Stage:
     def _family(self) -> dict[int, str]:
         """Return the first site's processes by what they are."""
         names = ("supervisor", "guardian", "engine", "engine's child")
+        self._seen += filter(None, map(proctree.read, descendants(self.engine.service.process.pid)))
         return dict(zip(descendants(self.engine.service.process.pid), names, strict=True))
 
     def _aim(
@@ -213,6 +217,11 @@ class Stage:
                 detail=self.product.tails,
             )
         return gone_s, tuple(name for pid, name in family.items() if is_running(pid))
+
+    def end(self) -> None:
+        """End what a fault has orphaned, should the product have left anything."""
+        for one in self._seen:
+            proctree.send(one, signal.SIGKILL)
 
     def _told(self, logged: int, session: str) -> tuple[str, ...]:
         """Return what the registry said of *session* and of those that came after it."""

@@ -26,7 +26,9 @@ WHOLE = tuple((victim, number) for victim in VICTIMS for number in SIGNALS)
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """Two sites that serve."""
     with Product(tmp_path, tls=False) as product:
-        yield Stage(product)
+        made = Stage(product)
+        yield made
+    made.end()
 
 
 def check(cell: Cell) -> None:
