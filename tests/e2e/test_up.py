@@ -15,7 +15,11 @@ import pytest
 import pytest_asyncio
 
 from opentela.local import leftovers
-from opentela.local.home import State
+from opentela.local.home import Home, State
+from opentela.local.mesh import free_ports
+from opentela.mesh import access as accesses
+from opentela.mesh import setup
+from opentela.service import SystemClock
 from opentela.testing.mesh import until
 
 pytestmark = pytest.mark.nats
@@ -129,6 +133,31 @@ async def test_a_service_that_dies_is_started_again_where_it_was(up: Up) -> None
         assert answer.status == 200
     assert await up.interrupt() == (0, "")
     assert up.left() == []
+
+
+async def test_a_home_of_an_earlier_version_goes_on_as_one_of_this(up: Up) -> None:
+    """Without streams and warrants, as it was made; with the access files that it handed out."""
+    now, home = SystemClock().wall(), Home(up.home)
+    home.prepare()
+    port, leaf_port = free_ports(2)
+    listeners = setup.Listeners(hosts=(setup.LOOPBACK,), port=port, leaf_port=leaf_port)
+    layout = setup.init_mesh(home.mesh, listeners, now=now, name="local")
+    access = setup.invite(layout, provider="local", now=now)
+    accesses.write(home.access("provider"), msgspec.structs.replace(access, warrant=""))
+    await up.start()
+    engine = ("-m", "opentela.testing.fake_engine", "--port", "{port}", "--model", "tiny")
+    start = ("start", "--access", str(home.access("provider")), "--", sys.executable, *engine)
+    supervisor = await up.command(*start)
+
+    async def is_serving() -> bool:
+        code, out, _ = await up.output("events", "--json")
+        return code == 0 and '"SERVING"' in out
+
+    await until(is_serving, timeout_s=READY_S)
+    supervisor.send_signal(signal.SIGTERM)
+    await supervisor.communicate()
+    assert supervisor.returncode == 0
+    assert await up.interrupt() == (0, "")
 
 
 async def test_a_home_holds_one_mesh(up: Up) -> None:

@@ -88,6 +88,8 @@ class Answers:
                 "Cache-Control": "no-cache",
             }
         )
+        if script.stall_after == 0:
+            await asyncio.Event().wait()
         async with aclosing(self._tokens(answer)) as tokens:
             first = True
             async for token in tokens:
