@@ -23,6 +23,7 @@ Check: TypeAlias = Callable[[str, bytes, bytes], bool]
 # No server can make a client sign this as its challenge, which is UTF-8; nor is it a JWT's text.
 _CONTEXT: Final = b"\xffotela warrant 1\n"
 _REGISTRY_CONTEXT: Final = b"\xffotela registry 1\n"
+_PRESENCE_CONTEXT: Final = b"\xffotela presence 1\n"
 _STATEMENT_CONTEXT: Final = b"\xffotela statement 1\n"
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _KEPT_MAX: Final = 16_384
@@ -46,6 +47,11 @@ def statement_body(session: SessionId, said: Statement) -> bytes:
     return _STATEMENT_CONTEXT + _ENCODER.encode((*claim, *said_of_it))
 
 
+def presence_body(registry: str, instance: str, *, leaving: bool) -> bytes:
+    """Return what a registry signs to say that it is there, or leaves."""
+    return _PRESENCE_CONTEXT + _ENCODER.encode((registry, instance, leaving))
+
+
 class Signer(Protocol):
     """Who holds a key."""
 
@@ -62,14 +68,21 @@ class Seal:
 
     Attributes:
         name: The registry's.
-        site: Where the mesh says that it is.
+        key: Its public key.
+        warrant: The mesh's word that the key is its own, and where it is.
+        site: Where that is.
     """
 
     def __init__(self, name: str, signer: Signer, warrant: Warrant) -> None:
         self._signer = signer
-        self._warrant = warrant
         self.name = name
+        self.key = signer.key
+        self.warrant = warrant
         self.site = warrant.site
+
+    def sign(self, body: bytes) -> bytes:
+        """Return the registry's signature of *body*."""
+        return self._signer.sign(body)
 
     def state(
         self,
@@ -83,15 +96,15 @@ class Seal:
         """Return a signed statement on *session*, of the claim with this lifecycle and number."""
         said = Statement(
             registry=self.name,
-            key=self._signer.key,
-            warrant=self._warrant,
+            key=self.key,
+            warrant=self.warrant,
             lifecycle=meant[0],
             incarnation=meant[1],
             quorum=quorum,
             sites=sites,
             ended_at_ms=ended_at_ms,
         )
-        return replace(said, signature=self._signer.sign(statement_body(session, said)))
+        return replace(said, signature=self.sign(statement_body(session, said)))
 
 
 class Authority:
@@ -126,11 +139,16 @@ class Authority:
 
         A registry's warrant has no end: what was once said must stay true for all.
         """
-        body = registry_body(said.warrant, key=said.key, registry=said.registry)
-        if not self._is_good((said.key, f"registry {said.registry}", said.warrant), body):
-            return f"nobody whom this mesh trusts says that its key is registry {said.registry}'s"
-        if not self._check(said.key, statement_body(session, said), said.signature):
-            return f"the signature is not that of registry {said.registry}"
+        body = statement_body(session, said)
+        return self.registry(said.registry, said.key, said.warrant, body, said.signature)
+
+    def registry(self, name: str, key: str, warrant: Warrant, body: bytes, signature: bytes) -> str:
+        """Return why *body* is not the word of the registry *name*; nothing if it is."""
+        warranted = registry_body(warrant, key=key, registry=name)
+        if not self._is_good((key, f"registry {name}", warrant), warranted):
+            return f"nobody whom this mesh trusts says that its key is registry {name}'s"
+        if not self._check(key, body, signature):
+            return f"the signature is not that of registry {name}"
         return ""
 
     def _is_good(self, known: tuple[str, str, Warrant], body: bytes) -> bool:

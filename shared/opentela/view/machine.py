@@ -20,6 +20,7 @@ from opentela.core.rng import Rng
 from opentela.core.session_map import Applied, SessionMap, Verify
 from opentela.view import exchange
 from opentela.view.config import ViewConfig
+from opentela.view.presence import fault_of
 from opentela.wire.control import (
     Page,
     PageAsk,
@@ -129,13 +130,14 @@ class ViewMachine:
     def __init__(
         self, *, name: str, verify: Verify, rng: Rng, config: ViewConfig, relays: bool = True
     ) -> None:
+        self._verify = verify
         self._relays = relays
         self._name = name
         self._rng = rng
         self._config = config
         self._waiting: deque[SnapshotAsk] = deque(maxlen=ASKS_WAITING_MAX)
         self._under_way: dict[int, float] = {}
-        self._registries: dict[str, float] = {}
+        self._registries: dict[str, tuple[float, str]] = {}
         self._number = 0
         self._round_at: float | None = 0.0
         self._booted_to = PageAsk()
@@ -197,15 +199,21 @@ class ViewMachine:
 
     def _see(self, now: float, presence: Presence) -> None:
         """Take note of which registries there are: they judge together."""
-        self._registries.pop(presence.registry, None)
+        name, instance = presence.registry, presence.instance
+        if fault_of(presence, self._verify):
+            self.held.count(Reason.FORGED)
+            return
+        known = self._registries.pop(name, None)
         if not presence.leaving:
-            self._registries[presence.registry] = now
+            self._registries[name] = (now, instance)
             if len(self._registries) > REGISTRIES_MAX:
                 del self._registries[next(iter(self._registries))]
+        elif known is not None and known[1] != instance:
+            self._registries[name] = known  # an earlier life of it has left
 
     def _quorum(self, now: float) -> int:
         oldest = now - self._config.registries_s
-        there = sum(at > oldest for at in self._registries.values())
+        there = sum(at > oldest for at, _ in self._registries.values())
         return max(1, min(self._config.quorum, there))
 
     def _on_answer(self, now: float, wall: float, event: Answered) -> list[Action]:

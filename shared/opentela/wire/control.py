@@ -11,7 +11,7 @@ import msgspec
 
 from opentela.core.errors import WireError
 from opentela.core.ids import SessionId
-from opentela.core.record import SessionRecord, SignedClaim, Statement
+from opentela.core.record import SessionRecord, SignedClaim, Statement, Warrant
 
 CONTROL_BYTES_MAX: Final = 512 * 1024
 """No control message is larger; senders page, receivers reject. Half of NATS's default payload."""
@@ -198,13 +198,17 @@ class Presence(
     Attributes:
         instance: Random, one a process: two that go by one name find out.
         leaving: It stops in order. Nobody waits for it, as one would for a registry that is silent.
-        site: Where it is, as its warrant says.
+        key: Its public NKey.
+        warrant: The mesh's word that the key is this registry's, and where it is.
+        signature: Over name, instance and whether it leaves.
     """
 
     registry: str
     instance: str = ""
     leaving: bool = False
-    site: str = ""
+    key: str = ""
+    warrant: Warrant = Warrant()
+    signature: bytes = b""
 
 
 SnapshotAsk: TypeAlias = PageAsk | DigestAsk | Leaves

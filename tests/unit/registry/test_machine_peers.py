@@ -1,15 +1,18 @@
 """The registry among others: presence, gossip, snapshots, forgetting, and its own failings."""
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.registry.driven import OWN_CUT_MS, Driven, crowd, nobody_answers, only
 
 from opentela.core.digest import FANOUT
 from opentela.core.ids import ProviderId
 from opentela.core.record import Lifecycle, SessionRecord, is_final
 from opentela.registry import messages as m
+from opentela.registry.throttle import Budget
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import said
+from opentela.testing.sim.keys import said, seal
 from opentela.view import exchange
+from opentela.view.presence import presence_of
 from opentela.wire.control import (
     DigestAsk,
     Leaves,
@@ -33,9 +36,9 @@ def test_it_says_each_round_that_it_is_there(registry: Driven) -> None:
     actions = registry.run(5.0)
     assert (
         only(m.PublishPresence, actions)
-        == [m.PublishPresence(presence=Presence(registry="r1"))] * 2
+        == [m.PublishPresence(presence=presence_of(seal("r1"), ""))] * 2
     )
-    assert registry.step(5.1, m.PresenceHeard(presence=Presence(registry="r1"))) == []
+    assert registry.step(5.1, m.PresenceHeard(presence=presence_of(seal("r1"), ""))) == []
     verdict = Verdict(registry="r1", session=crowd(1)[0].claim.session)
     assert registry.step(5.1, m.VerdictHeard(path=crowd(1)[0].path, verdict=verdict)) == []
     assert registry.machine.status(5.1)["peers"] == []
@@ -43,7 +46,7 @@ def test_it_says_each_round_that_it_is_there(registry: Driven) -> None:
 
 def test_a_peer_that_appears_is_compared_with_at_once(registry: Driven) -> None:
     """And then in every round, while it is there."""
-    seen = m.PresenceHeard(presence=Presence(registry="r2"))
+    seen = m.PresenceHeard(presence=presence_of(seal("r2"), ""))
     (gossip,) = registry.step(3.2, seen)
     opening = m.PublishGossip(
         peer="r2", message=DigestAsk(asker="r1", hashes=(0,) * FANOUT, cut_ms=OWN_CUT_MS)
@@ -56,7 +59,7 @@ def test_a_peer_that_appears_is_compared_with_at_once(registry: Driven) -> None:
 
 
 def test_another_registrys_verdict_counts(registry: Driven, owner: Owner) -> None:
-    """As its word and as a sign that it is there."""
+    """As its word; that it is there, it says apart, signed."""
     registry.join(owner, 3.2)
     verdict = Verdict(
         registry="r2",
@@ -65,7 +68,7 @@ def test_another_registrys_verdict_counts(registry: Driven, owner: Owner) -> Non
     )
     actions = registry.step(3.3, m.VerdictHeard(path=owner.path, verdict=verdict))
     assert [one.event.kind for one in only(m.PublishEvent, actions)] == ["LEFT"]
-    assert registry.machine.status(3.3)["peers"] == ["r2"]
+    assert registry.machine.status(3.3)["peers"] == []
 
 
 def converse(one: Driven, other: Driven, now: float, message: m.PublishGossip) -> None:
@@ -225,14 +228,14 @@ def test_the_round_after_next_is_never_far(registry: Driven) -> None:
 
 
 def presence(registry: str, instance: str = "", *, leaving: bool = False) -> m.PresenceHeard:
-    said = Presence(registry=registry, instance=instance, leaving=leaving)
+    said = presence_of(seal(registry), instance, leaving=leaving)
     return m.PresenceHeard(presence=said)
 
 
 def test_it_says_farewell(registry: Driven) -> None:
     """And only that."""
     (said,) = registry.step(3.2, m.Leaving())
-    assert said == m.PublishPresence(presence=Presence(registry="r1", leaving=True))
+    assert said == m.PublishPresence(presence=presence_of(seal("r1"), "", leaving=True))
 
 
 def test_a_peer_that_said_farewell_delays_no_eviction(owner: Owner) -> None:
@@ -294,7 +297,7 @@ def test_an_old_state_file_raises_nobody(owner: Owner) -> None:
 
 def test_a_map_that_nobody_compares_is_red(registry: Driven) -> None:
     """Peers are heard, and none of them answers: what is held may be long out of date."""
-    seen = m.PresenceHeard(presence=Presence(registry="r2"))
+    seen = m.PresenceHeard(presence=presence_of(seal("r2"), ""))
     ready: list[m.SetReady] = []
     for second in range(4, 25):
         ready += only(m.SetReady, registry.step(float(second), seen))
@@ -309,3 +312,67 @@ def test_a_map_that_nobody_compares_is_red(registry: Driven) -> None:
 def test_who_is_alone_misses_nothing(registry: Driven) -> None:
     """A map is as fresh as the only registry can have it."""
     assert only(m.SetReady, registry.run(60.0)) == []
+
+
+def test_nobody_says_for_another_that_it_is_there_or_leaves(registry: Driven) -> None:
+    """A registry would else be outvoted by names, or be left to decide alone."""
+    registry.step(3.2, presence("r2", "one"))
+    for lie in (
+        replace(presence_of(seal("r3"), "one", leaving=True), registry="r2"),
+        replace(presence_of(seal("r2"), "one"), leaving=True),
+        replace(presence_of(seal("r3"), "one"), registry="r4"),
+        Presence(registry="r5"),
+    ):
+        (refused,) = registry.step(3.3, m.PresenceHeard(presence=lie))
+        assert isinstance(refused, m.RefusedMessage)
+    assert registry.machine.status(3.4)["peers"] == ["r2"]
+
+
+def test_an_old_farewell_is_not_believed_again(registry: Driven) -> None:
+    """It was of an earlier life."""
+    old = presence("r2", "one", leaving=True)
+    registry.step(3.2, presence("r2", "one"))
+    registry.step(3.3, old)
+    assert registry.machine.status(3.3)["peers"] == []
+    registry.step(3.4, presence("r2", "two"))
+    assert registry.step(3.5, old) == []
+    assert registry.machine.status(3.5)["peers"] == ["r2"]
+
+
+def test_a_flood_of_questions_is_not_answered_for_ever(
+    registry: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beyond the budget are refused and counted; a second later there is more."""
+    monkeypatch.setattr(registry.machine, "_answers", Budget(2.0))
+    asked = m.SnapshotAsked(ask=PageAsk(), reply="x")
+    opening = m.GossipHeard(message=exchange.opening(registry.machine.held, "r2"))
+    (first,) = registry.step(3.2, asked)
+    (second,) = registry.step(3.2, opening)
+    assert isinstance(first, m.Answer)
+    assert isinstance(second, m.PublishGossip)
+    for message in (asked, opening):
+        (refused,) = registry.step(3.2, message)
+        assert isinstance(refused, m.RefusedMessage)
+    (again,) = registry.step(3.7, asked)
+    assert isinstance(again, m.Answer)
+
+
+def test_questions_are_paced_and_end_all_the_same(
+    registry: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round asks for so much; later ones for the rest."""
+    monkeypatch.setattr(registry.machine, "_asks", Budget(4.0))
+    other = Driven(name="r2").boot()
+    for owner in crowd(150):
+        other.join(owner, 3.2)
+    rounds = 0
+    while len(registry.machine.held) < 150:
+        rounds += 1
+        assert rounds < 99
+        now = 3.3 + rounds
+        for one in (registry, other):
+            one.run(now - 0.01, each=nobody_answers)
+        opening = exchange.opening(registry.machine.held, "r1")
+        converse(registry, other, now, m.PublishGossip(peer="r2", message=opening))
+    assert rounds > 2
+    assert {*registry.machine.held.records} == {*other.machine.held.records}

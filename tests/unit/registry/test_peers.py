@@ -80,9 +80,18 @@ def test_a_quorum_is_of_registries_and_of_sites() -> None:
     assert peers.bar(0.0) == (2, 1)
     peers.heard("r3", 0.0, site="b")
     assert peers.bar(0.0) == (2, 2)
-    peers.heard("r3", 1.0)
+    peers.heard("r3", 1.0, site="b")
     assert peers.bar(5.5) == (2, 2)
     peers.left("r3")
     assert peers.bar(1.0) == (2, 1)
     assert peers.known(9e9) == []
     assert peers.bar(9e9) == (1, 1)
+
+
+def test_an_earlier_life_of_a_peer_says_no_farewell(peers: Peers) -> None:
+    """It has come back since, as another."""
+    peers.heard("r2", 0.0, instance="two")
+    peers.left("r2", "one")
+    assert peers.there(1.0) == ["r2"]
+    peers.left("r2", "two")
+    assert peers.there(1.0) == []

@@ -3,12 +3,13 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from opentela.core.ids import SiteId
 from opentela.core.record import Lifecycle, SessionRecord, SignedClaim, is_suspected
 from opentela.core.session_map import SessionMap
 from opentela.testing.owner import BORN_AT_MS, Owner
-from opentela.testing.sim.keys import FakeIdentity, said, vouch
+from opentela.testing.sim.keys import FakeIdentity, said, seal, vouch
 from opentela.view import exchange
 from opentela.view import machine as machines
 from opentela.view.config import ViewConfig
@@ -28,6 +29,7 @@ from opentela.view.machine import (
     VerdictHeard,
     ViewMachine,
 )
+from opentela.view.presence import presence_of
 from opentela.wire.control import (
     DigestAsk,
     Leaves,
@@ -323,11 +325,11 @@ def test_where_there_are_several_registries_one_alone_is_not_believed(booted: Vi
         return VerdictHeard(path=owner.path, verdict=verdict)
 
     for name in ("r1", "r2"):
-        assert step(booted, 0.2, PresenceHeard(presence=Presence(registry=name))) == []
+        assert step(booted, 0.2, PresenceHeard(presence=presence_of(seal(name), ""))) == []
     (refused,) = step(booted, 0.3, judged("r1"))
     assert isinstance(refused, Refused)
     assert booted.held.living
-    step(booted, 0.4, PresenceHeard(presence=Presence(registry="r2", leaving=True)))
+    step(booted, 0.4, PresenceHeard(presence=presence_of(seal("r2"), "", leaving=True)))
     (changed,) = step(booted, 0.5, judged("r1"))
     assert isinstance(changed, Changed)
     assert not booted.held.living
@@ -338,7 +340,7 @@ def test_two_registries_are_believed(booted: ViewMachine) -> None:
     owner = crowd(1)[0]
     step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
     for name in ("r1", "r2", "r3"):
-        step(booted, 0.2, PresenceHeard(presence=Presence(registry=name)))
+        step(booted, 0.2, PresenceHeard(presence=presence_of(seal(name), "")))
     witnesses = said(owner.claim, "r1", "r2", quorum=2)
     verdict = Verdict(registry="r3", session=owner.claim.session, witnesses=witnesses)
     (changed,) = step(booted, 0.3, VerdictHeard(path=owner.path, verdict=verdict))
@@ -351,14 +353,14 @@ def test_a_registry_that_is_silent_is_not_counted(booted: ViewMachine) -> None:
     owner = crowd(1)[0]
     step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
     for name in ("r1", "r2"):
-        step(booted, 0.2, PresenceHeard(presence=Presence(registry=name)))
+        step(booted, 0.2, PresenceHeard(presence=presence_of(seal(name), "")))
     witnesses = said(owner.claim, "r1")
     heard = VerdictHeard(
         path=owner.path,
         verdict=Verdict(registry="r1", session=owner.claim.session, witnesses=witnesses),
     )
     assert step(booted, 0.3, heard) == []
-    step(booted, 5.1, PresenceHeard(presence=Presence(registry="r1")))
+    step(booted, 5.1, PresenceHeard(presence=presence_of(seal("r1"), "")))
     assert step(booted, 5.3, heard)
 
 
@@ -368,10 +370,30 @@ def test_a_lone_ending_in_an_answer_is_refused_and_counted(view: ViewMachine) ->
     registry = Registry(owner)
     converse(view, registry, 0.0, Tick())
     for name in ("r", "r2"):
-        step(view, 0.1, PresenceHeard(presence=Presence(registry=name)))
+        step(view, 0.1, PresenceHeard(presence=presence_of(seal(name), "")))
     ending = said(owner.claim, "r", ended_at_ms=9)
     registry.tell(SessionRecord(signed=owner.signed, ending=ending))
     rest = converse(view, registry, CONFIG.repair_s * 2, Tick())
     (refused,) = [action for action in rest if isinstance(action, Refused)]
     assert [one.reason for one in refused.rejected] == ["unsupported"]
     assert list(view.held.living) == [owner.claim.session]
+
+
+def test_a_registry_leaves_by_its_own_word_alone(booted: ViewMachine) -> None:
+    """Else whoever lies would first say that the others are gone."""
+    owner = crowd(1)[0]
+    step(booted, 0.1, DeltaHeard(path=owner.path, signed=owner.signed))
+    for name in ("r1", "r2"):
+        step(booted, 0.2, PresenceHeard(presence=presence_of(seal(name), "two")))
+    lies = (
+        replace(presence_of(seal("r1"), "two", leaving=True), registry="r2"),
+        presence_of(seal("r2"), "one", leaving=True),
+        Presence(registry="r2", leaving=True),
+    )
+    for lie in lies:
+        step(booted, 0.3, PresenceHeard(presence=lie))
+    ending = said(owner.claim, "r1", ended_at_ms=9)
+    verdict = Verdict(registry="r1", session=owner.claim.session, ending=ending)
+    step(booted, 0.4, VerdictHeard(path=owner.path, verdict=verdict))
+    assert list(booted.held.living) == [owner.claim.session]
+    assert booted.held.rejections["forged"] == 2  # type: ignore[index]

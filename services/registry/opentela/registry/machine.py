@@ -6,8 +6,6 @@ What it composes: sessions and judgement (`sessions`), the other registries (`pe
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from opentela.core.errors import WireError
 from opentela.core.rng import Rng
 from opentela.core.session_map import SessionMap, Verify
@@ -20,7 +18,9 @@ from opentela.registry.hints import Hints
 from opentela.registry.models import routable_sessions
 from opentela.registry.peers import Peers
 from opentela.registry.sessions import Moment, Sessions
+from opentela.registry.throttle import Budget
 from opentela.view import exchange
+from opentela.view.presence import fault_of, presence_of
 from opentela.wire.control import (
     DigestAsk,
     Gossip,
@@ -33,8 +33,13 @@ from opentela.wire.control import (
     SnapshotAsk,
 )
 
+ASKS_PER_S: Final = 256.0
+"""Questions to peers; what is beyond them is found by a later round. Each may bring 192 KiB."""
+ANSWERS_PER_S: Final = 1_000.0
+"""Answers to peers and views; who gets none asks again. Bounds what a flood of questions costs."""
 LAG_MAX_S: Final = 1.0
 """Seconds by which a deadline may be missed before this registry blames silence on itself."""
+_TOO_MANY: Final = f"more than {ANSWERS_PER_S:.0f} questions a second"
 _JITTER: Final = 0.2
 """Rounds are spread by this share, so that registries do not keep step."""
 
@@ -58,7 +63,9 @@ class RegistryMachine:
         instance: str = "",
     ) -> None:
         self._name = seal.name
-        self._presence = Presence(registry=seal.name, instance=instance, site=seal.site)
+        self._verify = verify
+        self._seal = seal
+        self._presence = presence_of(seal, instance)
         self._namesake_until = 0.0
         self._rng = rng
         self._config = config
@@ -68,6 +75,8 @@ class RegistryMachine:
         self._hints = Hints(self._sessions.held, self._sessions.detector)
         self._round_at = self._sweep_at = self._expected_at = self._pardoned_at = 0.0
         self._compared_at = 0.0
+        self._asked = 0
+        self._asks, self._answers = Budget(ASKS_PER_S), Budget(ANSWERS_PER_S)
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
         self.is_ready, self.reason = False, "starting"
@@ -151,7 +160,8 @@ class RegistryMachine:
                 actions = sessions.merged(at, event.records, "state file")
                 self.held.adopt_horizon(cut_ms=event.cut_ms, horizon_ms=event.horizon_ms)
             case m.Leaving():
-                actions = [m.PublishPresence(presence=replace(self._presence, leaving=True))]
+                farewell = presence_of(self._seal, self._presence.instance, leaving=True)
+                actions = [m.PublishPresence(presence=farewell)]
             case m.Tick():
                 pass
             case _:
@@ -162,14 +172,14 @@ class RegistryMachine:
         actions: list[m.Action] = []
         match event:
             case m.VerdictHeard(path=path, verdict=verdict):
-                if self._peer_heard(at, verdict.registry):
+                if verdict.registry != self._name:
                     actions = self._sessions.judged(at, path, verdict)
             case m.PresenceHeard(presence=presence):
                 actions = self._on_presence(at, presence)
             case m.GossipHeard(message=message):
                 actions = self._on_gossip(at, message)
             case m.SnapshotAsked(ask=ask, reply=reply):
-                actions = self._on_snapshot(ask, reply)
+                actions = self._on_snapshot(at, ask, reply)
             case m.Relayed(records=relay):
                 actions = self._sessions.relayed(at, relay.records, f"view {relay.sender}")
             case m.PageHeard(page=page):
@@ -188,21 +198,19 @@ class RegistryMachine:
 
     # Peers -------------------------------------------------------------------
 
-    def _peer_heard(self, at: Moment, peer: str) -> bool:
-        """Take a word of a peer; what this registry itself has published is none."""
-        if peer == self._name:
-            return False
-        self._peers.heard(peer, at.now)
-        return True
-
     def _on_presence(self, at: Moment, presence: Presence) -> list[m.Action]:
-        peer = presence.registry
+        peer, instance = presence.registry, presence.instance
+        if presence == self._presence:
+            return []
+        fault = fault_of(presence, self._verify)
+        if fault:
+            return [m.RefusedMessage(kind="registries", error=WireError(fault))]
         if peer == self._name:
             return self._on_namesake(at, presence)
         if presence.leaving:
-            self._peers.left(peer)
+            self._peers.left(peer, instance)
             return []
-        if not self._peers.heard(peer, at.now, site=presence.site):
+        if not self._peers.heard(peer, at.now, site=presence.warrant.site, instance=instance):
             return []
         # It was away: compare at once, much may have happened on its side.
         return [m.PublishGossip(peer=peer, message=exchange.opening(self.held, self._name))]
@@ -220,16 +228,13 @@ class RegistryMachine:
     def _on_gossip(self, at: Moment, message: Gossip) -> list[m.Action]:
         match message:
             case DigestAsk() | Leaves():
-                self._peer_heard(at, message.asker)
                 self._follow_cut(at, message.cut_ms)
-                return self._answer(message)
+                return self._answer(at, message)
             case Repair():
                 self._compared_at = at.now
-                self._peer_heard(at, message.registry)
                 self._follow_cut(at, message.cut_ms)
                 return self._on_repair(at, message)
             case Records():
-                self._peer_heard(at, message.sender)
                 return self._sessions.merged(at, message.records, f"registry {message.sender}")
 
     def _on_repair(self, at: Moment, repair: Repair) -> list[m.Action]:
@@ -238,11 +243,18 @@ class RegistryMachine:
             *exchange.asks(self.held, self._name, repair),
             *exchange.wanted(self.held, self._name, repair.wanted),
         ]
-        for reply in replies:
-            actions.append(m.PublishGossip(peer=repair.registry, message=reply))
+        # What is left out is asked for by a later round, which begins elsewhere: else buckets that
+        # always differ would keep the others from their turn.
+        start = self._asked % len(replies) if replies else 0
+        for reply in (*replies[start:], *replies[:start]):
+            if self._asks.may(at.now):
+                self._asked += 1
+                actions.append(m.PublishGossip(peer=repair.registry, message=reply))
         return actions
 
-    def _answer(self, ask: DigestAsk | Leaves) -> list[m.Action]:
+    def _answer(self, at: Moment, ask: DigestAsk | Leaves) -> list[m.Action]:
+        if not self._answers.may(at.now):
+            return [m.RefusedMessage(kind="gossip", error=WireError(_TOO_MANY))]
         try:
             repair = exchange.answer(self.held, self._name, ask)
         except WireError as error:
@@ -252,9 +264,11 @@ class RegistryMachine:
     def _follow_cut(self, at: Moment, cut_ms: int) -> None:
         self.held.forget(shared_cut_ms(cut_ms, at.wall, self._config.retention))
 
-    def _on_snapshot(self, ask: SnapshotAsk, reply: str) -> list[m.Action]:
+    def _on_snapshot(self, at: Moment, ask: SnapshotAsk, reply: str) -> list[m.Action]:
         if not reply:
             return []  # whoever does not say where to gets no answer
+        if not self._answers.may(at.now):
+            return [m.RefusedMessage(kind="snapshot", error=WireError(_TOO_MANY))]
         if isinstance(ask, PageAsk):
             return [m.Answer(reply=reply, answer=exchange.page(self.held, self._name, ask))]
         try:
@@ -263,7 +277,6 @@ class RegistryMachine:
             return [m.RefusedMessage(kind="snapshot", error=error)]
 
     def _on_page(self, at: Moment, page: Page) -> list[m.Action]:
-        self._peer_heard(at, page.registry)
         actions = self._sessions.merged(at, page.records, f"registry {page.registry}")
         following = exchange.following(page)
         self._boot.paged(following)

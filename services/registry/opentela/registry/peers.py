@@ -10,7 +10,7 @@ evicted: it may be cut off, and hear sessions that nobody here does. One that le
 and is neither counted nor waited for. With one registry left, its word alone is the quorum.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentela.core.rng import Rng
 from opentela.registry.config import PeersConfig
@@ -20,6 +20,13 @@ PEERS_MAX: Final = 64
 """Registries that are remembered; names beyond are ignored, as nobody runs that many."""
 
 
+class _Life(NamedTuple):
+    """One process of a peer."""
+
+    site: str
+    instance: str
+
+
 class Peers:
     """Registries by name, as they were last heard, beside one at *site*."""
 
@@ -27,21 +34,21 @@ class Peers:
         self._config = config
         self._site = site
         self._heard_at: dict[str, float] = {}
-        self._site_of: dict[str, str] = {}
+        self._lives: dict[str, _Life] = {}
 
-    def heard(self, name: str, now: float, *, site: str | None = None) -> bool:
-        """Take a word of a peer, perhaps of where it is; return whether it was away until now."""
+    def heard(self, name: str, now: float, *, site: str = "", instance: str = "") -> bool:
+        """Take a peer's word that it is there; return whether it was away until now."""
         was_away = not self._is_there(name, now)
         if name in self._heard_at or len(self._heard_at) < PEERS_MAX:
             self._heard_at[name] = now
-            if site is not None:
-                self._site_of[name] = site
+            self._lives[name] = _Life(site, instance)
         return was_away and name in self._heard_at
 
-    def left(self, name: str) -> None:
-        """Take a peer's farewell: it is forgotten at once."""
-        self._heard_at.pop(name, None)
-        self._site_of.pop(name, None)
+    def left(self, name: str, instance: str = "") -> None:
+        """Take a peer's farewell: it is forgotten at once, unless an earlier life of it says so."""
+        life = self._lives.get(name)
+        if life is not None and life.instance == instance:
+            del self._heard_at[name], self._lives[name]
 
     def there(self, now: float) -> list[str]:
         """Return who was heard lately."""
@@ -51,7 +58,7 @@ class Peers:
         """Return who is remembered; forget the others."""
         oldest = now - self._config.memory_s
         self._heard_at = {name: at for name, at in self._heard_at.items() if at > oldest}
-        self._site_of = {n: site for n, site in self._site_of.items() if n in self._heard_at}
+        self._lives = {n: life for n, life in self._lives.items() if n in self._heard_at}
         return list(self._heard_at)
 
     def partner(self, now: float, rng: Rng) -> str | None:
@@ -68,7 +75,7 @@ class Peers:
 
         Registries of one site fail to reach a session for one reason: the site's link.
         """
-        sites = {self._site, *(self._site_of.get(name, "") for name in self.there(now))}
+        sites = {self._site, *(self._lives[name].site for name in self.there(now))}
         return Bar(self.quorum(now), min(self._config.quorum, len(sites)))
 
     def away(self, now: float) -> list[str]:

@@ -30,6 +30,7 @@ from opentela.testing.sim.scenarios import mesh
 from opentela.testing.sim.supervisor_shell import SupervisorShell
 from opentela.testing.sim.workload import WorkloadForm
 from opentela.testing.world_node import Node
+from opentela.view.presence import presence_of
 from opentela.wire import control, subjects
 from opentela.wire.subjects import SessionPath
 
@@ -288,10 +289,16 @@ def _lie_as_a_registry(cluster: Cluster, rng: Random) -> float:
     cluster.mark("began")
     intruder = Intruder(cluster, rng)
     seal = keys.seal("registry-9")
-    presence = control.encode(control.Presence(registry=seal.name))
+    presence = control.encode(presence_of(seal, "liar"))
+    farewells = [
+        control.encode(replace(presence_of(seal, "liar", leaving=True), registry=name))
+        for name in cluster.form.registries
+    ]
     for turn in range(20):
         at = 0.5 + 0.5 * turn
-        cluster.world.after(at, _publish, intruder.node, subjects.REGISTRIES, presence)
+        # First it says that it is there and that the others are not, then it judges.
+        for said in (presence, *farewells):
+            cluster.world.after(at, _publish, intruder.node, subjects.REGISTRIES, said)
         for supervisor in cluster.supervisors.values():
             cluster.world.after(at + 0.1, _judge_now, intruder, supervisor, seal)
     return 15.0
