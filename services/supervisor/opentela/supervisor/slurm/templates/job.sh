@@ -33,9 +33,10 @@ for replica in "${replicas[@]}"; do
   done
   if ((code)); then status=$code; fi
 done
-# Replicas that leave because the nodes are taken back leave a job that is to start again: it does,
-# if Slurm ends it, and does not, if it ends by itself.
-if [[ $(scontrol show job "$SLURM_JOB_ID" 2>/dev/null) == *PreemptTime=[0-9]* ]]; then
+# Replicas that leave because the nodes are taken back leave a job that is to start again: it does
+# if Slurm ends it, and does not if it ends by itself. To wait for the end of the grace helps nobody.
+if [[ $(scontrol show job "$SLURM_JOB_ID" 2>/dev/null) == *PreemptTime=[0-9]* ]] &&
+  scontrol requeue "$SLURM_JOB_ID"; then
   sleep infinity &
   wait $!
 fi
