@@ -113,12 +113,14 @@ async def http(url: str) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_the_key_guards_what_lies_under_v1_and_nothing_else(url: str) -> None:
-    """Other than llama.cpp, vLLM lets anybody on the host read its metrics."""
+async def test_the_key_guards_what_lies_under_v1_and_little_else(url: str) -> None:
+    """Anybody on the host reads metrics and has answers by another path: SECURITY.md says so."""
     async with aiohttp.ClientSession(url) as stranger:
         for path in ("/health", "/metrics", "/version"):
             async with stranger.get(path) as answer:
                 assert answer.status == 200, path
+        async with stranger.post("/invocations", json=chat(max_tokens=2)) as answer:
+            assert answer.status == 200
         async with stranger.get("/v1/models") as answer:
             assert answer.status == 401
         async with stranger.post("/v1/chat/completions", json=chat(max_tokens=2)) as answer:
