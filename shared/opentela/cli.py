@@ -33,6 +33,12 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "sessions": "List the sessions of the mesh.",
         "events": "Print lifecycle events, those of the past and, with -f, new ones.",
     },
+    "Place": {
+        "plan": "Decide which models run where.",
+        "simulate": "Say what one replica of MODEL does under load.",
+        "replay": "Replay TRACE under static and dynamic placement.",
+        "calibrate": "Fit the simulator to measurements anew.",
+    },
     "Operate": {
         "mesh": "Set a mesh up, admit providers, connect sites.",
         "registry": "Run a registry.",

@@ -19,6 +19,8 @@ NO_CORE = {
     "opentela.placer.calibrate.operators": "reads timings of kernels",
     "opentela.placer.calibrate.points": "reads measurements",
     "opentela.placer.calibrate.report": "writes files and pictures",
+    "opentela.placer.files": "reads files",
+    "opentela.placer.report.plots": "draws pictures",
     "opentela.router.plugins": "looks up what is installed",
     "opentela.supervisor.hardware": "asks this host",
 }

@@ -6,7 +6,7 @@ from opentela.placer.headroom import with_headroom
 
 
 def test_bursts_need_room_and_small_demands_relatively_more() -> None:
-    """Twice the burstiness is twice the room; a hundred times the rate is a tenth of it, relative."""
+    """Twice the burstiness is twice the room; of a hundred times the rate it is a tenth."""
     assert with_headroom(100.0, cv=1.0, absorb_s=1.0, sure=2.0) == pytest.approx(120.0)
     assert with_headroom(100.0, cv=2.0, absorb_s=1.0, sure=2.0) == pytest.approx(140.0)
     assert with_headroom(1.0, cv=1.0, absorb_s=1.0, sure=2.0) == pytest.approx(3.0)

@@ -57,7 +57,7 @@ def judge(
         duration_s: How long requests arrive.
         rng: Draws arrivals (Poisson); the same seed gives the same requests for every placement.
         shares: Where a router of its own sends the requests of each model, by group. By default
-            the router sends requests by capacity, which is what a router of least load comes to.
+            each goes to the least loaded replica, and all of them work like one.
     """
     capacities = _capacities(problem, counts)
     served, rates, ends, times = {}, {}, [0.0], [np.zeros(0)]
@@ -65,7 +65,10 @@ def judge(
         here = {group: rps for group, rps in capacities.items() if group.model == demand.model}
         split = _split(here, shares)
         arrivals = _arrivals(demand.rate_rps, duration_s, rng)
-        done = _done(arrivals, here, split, rng)
+        if shares is None and here:
+            done = _drained(arrivals, math.fsum(here.values()))
+        else:
+            done = _done(arrivals, here, split, rng)
         usable = min((here[group] / part for group, part in split.items() if part), default=0.0)
         served[demand.model] = min(1.0, usable / demand.rate_rps) if demand.rate_rps else 1.0
         if len(arrivals):
@@ -118,9 +121,13 @@ def _done(
     )
     for index, group in enumerate(groups):
         mine = chosen == index
-        speed = Speed(np.zeros(1), np.array([here[group]]))
-        done[mine] = drain(arrivals[mine], np.ones(int(mine.sum())), speed).done_s
+        done[mine] = _drained(arrivals[mine], here[group])
     return done
+
+
+def _drained(arrivals: Floats, rps: float) -> Floats:
+    """Return when each request ends that goes to replicas which serve *rps* together."""
+    return drain(arrivals, np.ones(len(arrivals)), Speed(np.zeros(1), np.array([rps]))).done_s
 
 
 def _percentile(values: Floats, share: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opentela.placer.baselines.room import Blocks
+from opentela.placer.baselines.room import Blocks, filled
 from opentela.placer.problem import Counts, Group, Problem
 
 
@@ -37,19 +37,26 @@ def moves(problem: Problem, target: Counts) -> list[Move]:
     What has room is started first. Only then is something stopped, no more than the next start
     needs, so that as little as possible is missing while models move.
     """
+    load_s = {group: option.load_s for group, option in problem.candidates().items()}
     state = {group: count for group, count in problem.running.items() if count}
-    starts = _missing(target, state)
-    stops = _missing(state, target)
+    rooms = filled(problem, state)
+    starts, stops = _missing(target, state), _missing(state, target)
     made: list[Move] = []
     wave = 0
     while starts or stops:
-        begun = _start_what_fits(problem, state, starts)
-        if begun:
-            made += [_move(problem, Verb.START, group, n, wave) for group, n in begun.items()]
-            wave += 1
-            continue
-        ended = _stop_for_one(problem, state, starts, stops)
-        made += [_move(problem, Verb.STOP, group, n, wave) for group, n in ended.items()]
+        done, verb = _start_what_fits(rooms, starts), Verb.START
+        if not done:
+            done, verb = _stop_for_one(rooms, starts, stops), Verb.STOP
+        made += [
+            Move(
+                verb=verb,
+                group=group,
+                count=count,
+                wave=wave,
+                takes_s=load_s[group] if verb is Verb.START else problem.drain_s,
+            )
+            for group, count in done.items()
+        ]
         wave += 1
     return made
 
@@ -68,56 +75,36 @@ def _missing(wanted: Counts, have: Mapping[Group, int]) -> dict[Group, int]:
     return {group: more[group] for group in sorted(more) if more[group] > 0}
 
 
-def _start_what_fits(
-    problem: Problem, state: dict[Group, int], starts: dict[Group, int]
-) -> dict[Group, int]:
+def _start_what_fits(rooms: dict[str, Blocks], starts: dict[Group, int]) -> dict[Group, int]:
     begun: dict[Group, int] = {}
-    rooms = _rooms(problem, state)
     # Large ones first: small ones would take a whole node's room from them.
     for group in sorted(starts, key=lambda one: (-one.tp, one)):
         while starts.get(group) and rooms[group.pool].fits(group):
             rooms[group.pool].add(group)
             begun[group] = begun.get(group, 0) + 1
-            state[group] = state.get(group, 0) + 1
             _less(starts, group)
     return begun
 
 
 def _stop_for_one(
-    problem: Problem, state: dict[Group, int], starts: dict[Group, int], stops: dict[Group, int]
+    rooms: dict[str, Blocks], starts: dict[Group, int], stops: dict[Group, int]
 ) -> dict[Group, int]:
     """Stop until one of *starts* fits; everything that is too much if none waits for it."""
-    wanted = next(iter(sorted(starts, key=lambda one: (-one.tp, one))), None)
+    wanted = min(starts, key=lambda one: (-one.tp, one), default=None)
     ended: dict[Group, int] = {}
     here = [group for group in stops if wanted is None or group.pool == wanted.pool]
     assert here, "a target that fits leaves something to stop where a start has no room"
     for group in sorted(here, key=lambda one: (-one.gpus, one)):
         while stops.get(group):
-            if wanted is not None and _rooms(problem, state)[wanted.pool].fits(wanted):
+            if wanted is not None and rooms[wanted.pool].fits(wanted):
                 return ended
             ended[group] = ended.get(group, 0) + 1
-            state[group] -= 1
+            rooms[group.pool].add(group, -1)
             _less(stops, group)
     return ended
-
-
-def _rooms(problem: Problem, state: Mapping[Group, int]) -> dict[str, Blocks]:
-    rooms = {pool.name: Blocks(pool) for pool in problem.pools}
-    for group, count in state.items():
-        for _ in range(count):
-            rooms[group.pool].add(group)
-    return rooms
 
 
 def _less(counts: dict[Group, int], group: Group) -> None:
     counts[group] -= 1
     if not counts[group]:
         del counts[group]
-
-
-def _move(problem: Problem, verb: Verb, group: Group, count: int, wave: int) -> Move:
-    options = problem.candidates()
-    takes_s = problem.drain_s
-    if verb is Verb.START:
-        takes_s = options[group].load_s
-    return Move(verb=verb, group=group, count=count, wave=wave, takes_s=takes_s)

@@ -1,4 +1,4 @@
-"""What is to be placed, and where: pools of GPUs, demands, and replica shapes with their capacities.
+"""What is to be placed, and where: pools of GPUs, demands, replica shapes with capacities.
 
 The solver knows nothing of models or GPUs but what stands here, so that capacities may come from
 the simulator, from measurements or from a table.

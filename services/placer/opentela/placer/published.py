@@ -82,7 +82,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def shares(self, placement: Placement) -> dict[Group, float]:
-        """Return the share of its model's requests that *placement*'s own router sent each group."""
+        """Return which share of its model's requests *placement*'s own router sent each group."""
         shares = {}
         for group in self.counts(placement):
             to_a100 = placement.a100_share.get(group.model, 0.0)

@@ -162,7 +162,7 @@ def test_gap_is_a_share_of_the_greater(
 
 def _why(**changes: object) -> list[str]:
     one = problem(**changes)
-    return reasons(one, named("highs"), {"huge": "weights do not fit into memory (a100, h100)"})
+    return reasons(one, named("highs"), {"huge": "weights do not fit (a100, h100)"})
 
 
 def test_infeasible_says_which_model_and_which_limit() -> None:
@@ -173,7 +173,7 @@ def test_infeasible_says_which_model_and_which_limit() -> None:
         Demand(model="small", rate_rps=500.0, sites=("north",)),
     )
     assert _why(demands=demands) == [
-        "huge runs on no GPU of a (8 a100), h (8 h100): weights do not fit into memory (a100, h100)",
+        "huge runs on no GPU of a (8 a100), h (8 h100): weights do not fit (a100, h100)",
         "big may run at west only; sites with GPUs: north, south",
         "small: 500 requests/s are asked, at most 32 can be served with all of a (8 a100)",
     ]

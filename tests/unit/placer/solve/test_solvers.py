@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from opentela.core.errors import UsageError
+from opentela.placer.solve.cpsat import CpSat
 from opentela.placer.solve.effort import Effort
+from opentela.placer.solve.highs import Highs
 from opentela.placer.solve.milp import Limits, Milp, RowsBuilder, Solver, Verdict
 from opentela.placer.solve.run import SOLVERS, named
 
@@ -75,6 +77,13 @@ def test_effort_adds_up_and_runs_out() -> None:
     assert effort.left_s == pytest.approx(5.0 - effort.took_s)
     effort.took_s = 9.0
     assert effort.left_s == 0.0
+
+
+def test_solvers_go_by_their_names() -> None:
+    """What is asked for is what is made."""
+    assert isinstance(named("highs"), Highs)
+    assert isinstance(named("cp-sat"), CpSat)
+    assert (Highs.name, CpSat.name) == ("highs", "cp-sat")
 
 
 def test_an_unknown_solver_is_named() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opentela.placer.problem import Group, Pool, Problem
+from opentela.placer.problem import Counts, Group, Pool, Problem
 
 
 class Room:
@@ -47,15 +47,24 @@ class Blocks:
         self._pool = pool
         self._used: dict[int, int] = {}
 
-    def fits(self, group: Group) -> bool:
-        """Return whether one more replica of *group* has room."""
-        used = {**self._used, group.tp: self._used.get(group.tp, 0) + group.pp}
+    def fits(self, group: Group, count: int = 1) -> bool:
+        """Return whether so many more replicas of *group* have room."""
+        pool = self._pool
+        used = {**self._used, group.tp: self._used.get(group.tp, 0) + group.pp * count}
         return all(
             sum(stages * (tp // size) for tp, stages in used.items() if tp >= size)
-            <= self._pool.nodes * (self._pool.gpus_per_node // size)
+            <= pool.nodes * (pool.gpus_per_node // size)
             for size in (1, *used)
         )
 
-    def add(self, group: Group) -> None:
-        """Take the room of one replica."""
-        self._used[group.tp] = self._used.get(group.tp, 0) + group.pp
+    def add(self, group: Group, count: int = 1) -> None:
+        """Take the room of *count* replicas; give it back if that is negative."""
+        self._used[group.tp] = self._used.get(group.tp, 0) + group.pp * count
+
+
+def filled(problem: Problem, counts: Counts) -> dict[str, Blocks]:
+    """Return the pools as *counts* fill them."""
+    rooms = {pool.name: Blocks(pool) for pool in problem.pools}
+    for group, count in counts.items():
+        rooms[group.pool].add(group, count)
+    return rooms

@@ -11,6 +11,7 @@ from opentela.placer.solve.effort import Effort
 from opentela.placer.solve.formulation import Columns, columns
 from opentela.placer.solve.milp import Answer, Floats, Limits, Milp, RowsBuilder, Verdict
 from opentela.placer.solve.result import Objective, Solved, gap
+from opentela.placer.solve.trim import trimmed
 
 _QUICK: Final = 0.2
 """Gap at which a placement is good enough to start a search from."""
@@ -167,6 +168,9 @@ def _solved(objective: Objective, cols: Columns, effort: Effort, answer: Answer)
         counts, value = dict(cols.problem.running), _nothing(objective)
     else:
         counts, value = cols.counts(answer.x), answer.value
+        # Replicas beyond the demand are what makes answers quick.
+        if objective is not Objective.LATENCY:
+            counts = trimmed(cols.problem, counts)
     bound = answer.bound
     if objective.is_maximised:
         value, bound = (0.0 if answer.x is None else -value), min(1.0, -bound)

@@ -13,8 +13,8 @@ SCALE: Final = 1_000_000
 """Coefficients become integers by this."""
 
 _TOLERANCE: Final = 1e-7
-"""By how much a row with fractions may be missed, as other solvers do: a sum of rounded numbers that
-should just reach a limit must not fail for the rounding."""
+"""By how much a row with fractions may be missed, as with other solvers: a sum of rounded numbers
+that should just reach a limit must not fail for the rounding."""
 
 _COLUMN_MAX: Final = 10**9
 """Bound of columns that have none: CP-SAT needs one."""

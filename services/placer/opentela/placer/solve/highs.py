@@ -1,4 +1,4 @@
-"""HiGHS: branch and cut. Quick at proving that something cannot be, good with continuous columns."""
+"""HiGHS: branch and cut. Quick at proving that something cannot be."""
 
 from typing import Final
 

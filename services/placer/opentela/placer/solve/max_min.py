@@ -163,7 +163,7 @@ class MaxMin:
             raise InfeasibleError(["what must be kept does not fit into the inventory"])
 
     def _polished(self) -> dict[Group, int]:
-        """Return a placement that serves the worst off as well, and the others as much as it can."""
+        """Return a placement that serves the worst off as well, and the others as it can."""
         if self.effort.left_s <= 0:
             return self.counts
         # A hair less, so that rounding does not forbid what was found.

@@ -1,0 +1,88 @@
+"""From a trace, an inventory and what its models are to what a run needs."""
+
+import fnmatch
+from collections.abc import Sequence
+
+import numpy as np
+
+from opentela.core.errors import ConfigError
+from opentela.placer import catalogue
+from opentela.placer.files import ServedEntry
+from opentela.placer.load_cost import measured
+from opentela.placer.options import Wanted, enumerate_options
+from opentela.placer.problem import Pool
+from opentela.placer.replay.fleet import known
+from opentela.placer.replay.run import Setting
+from opentela.placer.replay.trace import Trace
+from opentela.placer.shapes import ReplicaShape, Slo, Workload
+from opentela.placer.simulate import memory
+
+
+def setting(
+    trace: Trace, pools: Sequence[Pool], served: Sequence[ServedEntry], train: float
+) -> Setting:
+    """Return what a run needs; placements learn from the first *train* of the trace.
+
+    Raises:
+        ConfigError: A model of the trace is matched by nothing, or fits nowhere.
+    """
+    cut = trace.duration_s * train
+    past, future = trace.between(0.0, cut), trace.between(cut, float("inf"))
+    for part, name in ((past, "learn from"), (future, "judge")):
+        if not len(part.requests):
+            raise ConfigError(f"the trace has no request to {name}", remedy="change --train")
+    wanted = [_wanted(trace, past, index, served) for index in range(len(trace.models))]
+    made = enumerate_options(wanted, pools, catalogue.gpus(), measured())
+    if made.notes:
+        name, why = next(iter(made.notes.items()))
+        raise ConfigError(f"{name} of the trace runs nowhere: {why}", remedy="give larger GPUs")
+    return Setting(
+        past=past,
+        future=future,
+        models=tuple(known(wanted, made)),
+        pools=tuple(pools),
+        options=made.options,
+        weights_bytes={one.name: _weights(one, pools) for one in wanted},
+        until_s=trace.duration_s,
+    )
+
+
+def _wanted(trace: Trace, past: Trace, index: int, served: Sequence[ServedEntry]) -> Wanted:
+    name = trace.models[index]
+    entry = next((one for one in served if fnmatch.fnmatchcase(name, one.match)), None)
+    if entry is None:
+        raise ConfigError(
+            f"the trace asks for {name}, which no [[model]] matches",
+            remedy='add one, such as match = "*"',
+        )
+    # What is known beforehand; a model that nobody asked for yet is taken as it will be.
+    mine = past.of(index)
+    requests = mine if len(mine) else trace.of(index)
+    fresh = np.maximum(requests.in_tokens - requests.prefix_hit_tokens, 1)
+    return Wanted(
+        name,
+        catalogue.model(entry.model),
+        Workload(
+            rate_rps=0.0,
+            in_len=float(fresh.mean()),
+            out_len=float(requests.out_tokens.mean()),
+            in_cv=_cv(fresh),
+            out_cv=_cv(requests.out_tokens),
+        ),
+        Slo(ttft_s=entry.ttft_s, tpot_s=entry.tpot_s, e2e_s=entry.e2e_s),
+        entry.w_dtype,
+        entry.kv_dtype,
+        entry.engine,
+        entry.tp,
+    )
+
+
+def _cv(values: np.ndarray) -> float:
+    return float(values.std() / values.mean())
+
+
+def _weights(one: Wanted, pools: Sequence[Pool]) -> float:
+    shape = ReplicaShape(
+        model=one.model, gpu=catalogue.gpu(pools[0].gpu), w_dtype=one.w_dtype, engine=one.engine
+    )
+    return memory.weight_bytes(shape)

@@ -1,0 +1,274 @@
+"""What `otela replay` does, prints and writes."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from opentela.core.errors import UsageError
+from opentela.placer import catalogue, files
+from opentela.placer.problem import Pool
+from opentela.placer.replay.controller import Policy
+from opentela.placer.replay.run import (
+    Comparison,
+    Run,
+    Setting,
+    Way,
+    at_equal_hours,
+    hours_for_equal_slo,
+    run,
+)
+from opentela.placer.replay.setting import setting
+from opentela.placer.replay.trace import Means, Trace, means, parsed
+from opentela.placer.report import plots
+from opentela.placer.report.page import Page
+
+_DEFAULT: Final = files.ServedEntry(model="llama-3.1-8b")
+_LOAD_FACTORS: Final = (0.1, 0.3, 1.0, 3.0)
+_COOL_DOWNS_S: Final = (60.0, 300.0, 1800.0, 7200.0)
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a replay came to.
+
+    Attributes:
+        equal_hours: Dynamic against the others at equal GPU-hours.
+        equal_slo: By the other way: (promise kept, GPU-hours of dynamic, of the other; infinite if
+            no size reached it).
+        sensitivity: Dynamic under other load costs and cool-downs, at the first size.
+    """
+
+    trace: str
+    models: int
+    requests: int
+    judged: int
+    hours: float
+    runs: tuple[Run, ...]
+    equal_hours: tuple[Comparison, ...]
+    equal_slo: dict[str, list[tuple[float, float, float]]]
+    sensitivity: tuple[Run, ...]
+
+
+def replayed(
+    trace: Path,
+    inventory: Path,
+    *,
+    models: Path | None,
+    clients: Path | None,
+    policies: Sequence[str],
+    sizes: str,
+    train: float,
+    scale: float,
+    epoch_s: float,
+    cool_down_s: float,
+    load_factor: float,
+    sensitivity: bool,
+    seed: int,
+    quiet: bool,
+) -> Replayed:
+    """Return what the trace comes to.
+
+    Raises:
+        UsageError: A file cannot be read or says something wrong.
+    """
+    wanted_sizes = _sizes(sizes)
+    lengths = means(_text(clients)) if clients else {}
+    read = _trace(trace, seed, scale, lengths)
+    served = files.read(models, files.ServedFile).model if models else (_DEFAULT,)
+    made = setting(read, _pools(inventory), served, train)
+    policy = Policy(epoch_s=epoch_s, cool_down_s=cool_down_s)
+    ways = [way for way in Way if way in policies]
+    work: list[tuple[Way, float, Policy, float]] = [
+        (way, size, policy, load_factor) for size, way in itertools.product(wanted_sizes, ways)
+    ]
+    middle = min(wanted_sizes, key=lambda size: abs(size - 1))
+    if sensitivity:
+        work += [(Way.DYNAMIC, middle, policy, factor) for factor in _LOAD_FACTORS]
+        work += [
+            (Way.DYNAMIC, middle, Policy(epoch_s=epoch_s, cool_down_s=cool), load_factor)
+            for cool in _COOL_DOWNS_S
+            if cool != cool_down_s
+        ]
+    runs = _all(made, work, quiet=quiet)
+    main, rest = runs[: len(wanted_sizes) * len(ways)], runs[len(wanted_sizes) * len(ways) :]
+    others = [way for way in ways if way is not Way.DYNAMIC]
+    return Replayed(
+        trace=trace.name,
+        models=len(made.models),
+        requests=len(read.requests),
+        judged=len(made.future.requests),
+        hours=(made.until_s - float(made.future.requests.arrival_s[0])) / 3600,
+        runs=tuple(main),
+        equal_hours=tuple(one for way in others for one in at_equal_hours(main, way)),
+        equal_slo={str(way): hours_for_equal_slo(main, way) for way in others},
+        sensitivity=tuple(rest),
+    )
+
+
+def _all(
+    made: Setting, work: Sequence[tuple[Way, float, Policy, float]], *, quiet: bool
+) -> list[Run]:
+    progress = Progress(console=Console(stderr=True), transient=True)
+    runs = []
+    with nullcontext() if quiet else progress:
+        for way, size, policy, factor in work:
+            task = progress.add_task(f"{way} at {size:g}", total=1.0)
+            runs.append(
+                run(
+                    made,
+                    way,
+                    policy,
+                    size=size,
+                    load_factor=factor,
+                    progress=_telling(progress, task),
+                )
+            )
+            progress.update(task, completed=1.0)
+    return runs
+
+
+def _telling(progress: Progress, task: TaskID) -> Callable[[float], None]:
+    return lambda share: progress.update(task, completed=share)
+
+
+def _sizes(text: str) -> list[float]:
+    try:
+        found = [float(one) for one in text.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            f"--sizes {text}: {error}", remedy="give numbers such as 0.5,1,2"
+        ) from error
+    if not all(0 < one < float("inf") for one in found):
+        raise UsageError(f"--sizes {text}: a size is not above 0", remedy="give 0.5,1,2 or like")
+    return sorted(set(found))
+
+
+def _trace(path: Path, seed: int, scale: float, lengths: dict[str, Means]) -> Trace:
+    rng = random.Random(seed)  # noqa: S311  # repeatable on purpose
+    try:
+        return parsed(_text(path), path.stem, rng, scale=scale, lengths=lengths)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", remedy=error.remedy) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="give a text file") from error
+
+
+def _pools(path: Path) -> list[Pool]:
+    read = files.read(path, files.InventoryFile)
+    return [
+        Pool(
+            name=one.name,
+            gpu=catalogue.gpu(one.gpu).id,
+            nodes=one.nodes,
+            gpus_per_node=one.gpus_per_node,
+            site=one.site,
+            usd_h=one.usd_h if one.usd_h is not None else catalogue.gpu(one.gpu).price_usd_h or 1.0,
+        )
+        for one in read.pool
+    ]
+
+
+def as_json(made: Replayed) -> bytes:
+    """Return everything as JSON; what is infinite becomes null."""
+    return msgspec.json.encode(made)
+
+
+_HEADER: Final = (
+    "placement", "size", "GPUs", "GPU-hours", "as promised", "mean s", "P99 s", "TTFT P99 s",
+    "never", "starts",
+)  # fmt: skip
+
+
+def _cells(one: Run) -> tuple[str, ...]:
+    told = one.outcome
+    return (
+        *(str(one.way), f"{one.size:g}", str(one.gpus), f"{told.gpu_hours:.1f}"),
+        *(f"{told.slo_attained:.2%}", f"{told.mean_s:.2f}", f"{told.p99_s:.1f}"),
+        *(f"{told.ttft_p99_s:.1f}", f"{told.unserved:.2%}", str(told.starts)),
+    )
+
+
+def show(made: Replayed, page: Path) -> None:
+    """Print the figures for people."""
+    console = Console(highlight=False)
+    title = f"{made.judged} requests of {made.models} models in {made.hours:.1f} h"
+    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    for place, name in enumerate(_HEADER):
+        table.add_column(name, justify="right" if place else "left")
+    for one in made.runs:
+        table.add_row(*_cells(one))
+    console.print(table)
+    for text in sentences(made):
+        console.print(text, soft_wrap=True)
+    console.print(f"Report: {page}", soft_wrap=True)
+
+
+def sentences(made: Replayed) -> list[str]:
+    """Return what the figures say."""
+    said = [
+        f"At {one.gpu_hours:.0f} GPU-hours dynamic serves {one.dynamic_slo:.1%} as promised,"
+        f" {one.against} {one.other_slo:.1%}."
+        for one in made.equal_hours
+    ]
+    for way, rows in made.equal_slo.items():
+        for slo, own, other in rows:
+            least = f"{other:.0f}" if other < float("inf") else "more than any size that was tried"
+            said.append(
+                f"For {slo:.1%} as promised dynamic takes {own:.0f} GPU-hours, {way} {least}."
+            )
+    return said
+
+
+def write(made: Replayed, folder: Path) -> Path:
+    """Write plots, figures and the page into *folder*; return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {"frontier.png": plots.frontier(made.runs)}
+    middle = min((one.size for one in made.runs), key=lambda size: abs(size - 1))
+    pictures["models.png"] = plots.models([one for one in made.runs if one.size == middle])
+    base = next((o for o in made.runs if o.size == middle and o.way is Way.DYNAMIC), None)
+    if made.sensitivity and base is not None:
+        pictures["sensitivity.png"] = plots.sensitivity([*made.sensitivity, base], base)
+    for name, png in pictures.items():
+        (folder / name).write_bytes(png)
+    (folder / "replay.json").write_bytes(as_json(made) + b"\n")
+    page = folder / "index.html"
+    page.write_text(_page(made, pictures), encoding="utf-8")
+    return page
+
+
+def _page(made: Replayed, pictures: dict[str, bytes]) -> str:
+    page = Page(f"Replay of {made.trace}")
+    page.text(
+        f"{made.requests} requests of {made.models} models; placements learnt from the first part,"
+        f" the last {made.hours:.1f} h ({made.judged} requests) are judged. Sizes are multiples of"
+        " the nodes. Every placement has the same router; times come from the analytic simulator."
+    )
+    page.heading("Placements")
+    page.table(_HEADER, [_cells(one) for one in made.runs])
+    page.picture(pictures["frontier.png"], "promise kept and 99th percentile by GPU-hours")
+    for text in sentences(made):
+        page.text(text)
+    page.heading("Models")
+    page.picture(pictures["models.png"], "share of models by promise kept")
+    if "sensitivity.png" in pictures:
+        page.heading("Load cost and cool-down")
+        header = ("load cost", "cool-down s", *_HEADER[2:])
+        page.table(header, [_varied(one) for one in made.sensitivity])
+        page.picture(pictures["sensitivity.png"], "promise kept by load cost and cool-down")
+    return page.html()
+
+
+def _varied(one: Run) -> tuple[Any, ...]:
+    return (f"{one.load_factor:g}", f"{one.cool_down_s:.0f}", *_cells(one)[2:])

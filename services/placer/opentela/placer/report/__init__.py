@@ -1,0 +1,1 @@
+"""Pictures and a page of what a replay came to."""

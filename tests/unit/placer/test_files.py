@@ -1,0 +1,51 @@
+"""The files that say what is asked and what there is."""
+
+from pathlib import Path
+
+import pytest
+
+from opentela.core.errors import ConfigError
+from opentela.placer import files
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "placement"
+
+
+def test_the_examples_can_be_read() -> None:
+    """What documentation shows is what the code takes."""
+    demand = files.read(EXAMPLES / "demand.toml", files.DemandFile)
+    assert [one.label for one in demand.demand][-1] == "llama-70b-law"
+    assert files.read(EXAMPLES / "inventory.toml", files.InventoryFile).running[1].locked == 1
+    assert files.read(EXAMPLES / "published.toml", files.DemandFile).capacity
+    assert files.read(EXAMPLES / "models.toml", files.ServedFile).model[0].match == "m-small#*"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "[[demand]]\nmodel = 'm'\nrate_rps = 'x'",
+            "demand[0].rate_rps: Expected `float`, got `str`",
+        ),
+        ("[[demand]]\nmodel = 'm'\nrate_rps = -1.0", "demand[0].rate_rps: Expected `float` >= 0.0"),
+        ("[[demand]]\nmodel = 'm'\nrate = 1.0", "demand[0]: Object contains unknown field `rate`"),
+        ("[[demand]]\nmodel = 'm'", "Object missing required field `rate_rps`"),
+        ("demand = [", "is no TOML"),
+        ("", "the file: Object missing required field `demand`"),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    """One line with the file, the field and where to look it up."""
+    path = tmp_path / "demand.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        files.read(path, files.DemandFile)
+    line = raised.value.line()
+    assert line.startswith(str(path))
+    assert fault in line
+    assert "\n" not in line
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """And what it should be."""
+    with pytest.raises(ConfigError, match="cannot be read"):
+        files.read(tmp_path / "none.toml", files.InventoryFile)
