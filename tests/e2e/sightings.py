@@ -47,6 +47,10 @@ class Sightings:
         """Return when each view first held *session* for not routable after *since*."""
         return self._first(session, since, lambda one: not one["routable"])
 
+    def suspected_at(self, session: str) -> dict[str, float]:
+        """Return when each view first held that registries cannot reach *session*."""
+        return self._first(session, 0.0, lambda one: one["suspected"])
+
     def left_at(self, session: str) -> dict[str, float]:
         """Return when each view first held that *session* has left."""
         return self._first(session, 0.0, lambda one: one["lifecycle"] == "LEFT")

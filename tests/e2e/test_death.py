@@ -1,0 +1,114 @@
+"""Real deaths: a node by SIGKILL, a site's server by SIGKILL; what every view makes of them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.lines import Lines
+from tests.e2e.processes import wait_until
+from tests.e2e.product import NOTHING_TO_LEARN, Leaf, Product, wait_for_models
+from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, kill_node, verify
+from tests.e2e.sightings import Sightings
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+
+VIEWS = ("view-1", "view-2", "view-3")
+GRACE_S = 2.0
+WITHIN_S = 20.0
+"""Generous: how long it takes is measured by `make bench-registry`."""
+UP_WITHIN_S = 30.0
+FEW = 8
+LONGEST_S = 8.0
+NODES = 3
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[Product]:
+    """A mesh on loopback with a hub."""
+    with Product(tmp_path) as made:
+        made.start_hub()
+        yield made
+
+
+def start_registries(product: Product, *settings: str) -> None:
+    """Start two: neither decides alone."""
+    for name in ("registry-1", "registry-2"):
+        product.start_registry(name, NOTHING_TO_LEARN, *settings)
+
+
+def watch(product: Product) -> Sightings:
+    """Start views at the hub, with what a router is let in with."""
+    accesses = [str(product.admit("router", view)) for view in VIEWS]
+    argv = [sys.executable, "-m", "tests.e2e.watcher", *accesses]
+    watcher = Lines(product.started("watcher", product.public, argv).process)
+    watcher.wait_for("watching", within_s=UP_WITHIN_S)
+    return Sightings((watcher,), VIEWS)
+
+
+def start_nodes(product: Product, leaf: Leaf, seen: Sightings) -> list[str]:
+    """Start nodes behind *leaf*, and return their sessions once every view routes to them."""
+    argv = [sys.executable, "-m", "tests.e2e.nodes", "--count", str(NODES), str(leaf.access)]
+    product.started("nodes", leaf.place, argv)
+    wait_until(
+        lambda: len(seen.routable()) == NODES,
+        "the nodes in every view",
+        within_s=UP_WITHIN_S,
+        detail=product.tails,
+    )
+    return list(seen.routable())
+
+
+def test_a_killed_node_leaves_every_view_and_is_given_up_after_the_grace(product: Product) -> None:
+    """Nobody routes to it any more, it is `LEFT` only after the grace, and for ever."""
+    start_registries(product, f"detector.grace_s={GRACE_S}")
+    router = product.start_router()
+    seen = watch(product)
+    leaf = product.start_leaf("site-a")
+    alpha = Engine(product.start_engine("alpha", leaf, fake_engine("alpha")))
+    product.start_engine("beta", leaf, fake_engine("beta"))
+    wait_for_models(router, MODEL, sessions=2)
+    session = alpha.session
+    kill_node(alpha)
+    wait_until(
+        lambda: len(seen.left_at(session)) == len(VIEWS),
+        "the end of the killed node in every view",
+        within_s=WITHIN_S,
+        detail=product.tails,
+    )
+    out_at, left_at = seen.suspected_at(session), seen.left_at(session)
+    # The registry counts from its own suspicion, which the view heard of a moment later.
+    too_soon = {view: left_at[view] - out_at[view] for view in VIEWS}
+    assert min(too_soon.values()) > GRACE_S / 2, too_soon
+    exchanges = Load(product, router, count=FEW).complete()
+    verify(exchanges, longest_s=LONGEST_S)
+    assert {author(one) for one in exchanges} == {"beta"}
+    assert seen.risen() == []
+
+
+def test_sessions_behind_a_killed_leaf_leave_every_view_and_come_back(product: Product) -> None:
+    """They are suspected, not ended; when the leaf is back, each refutes under its own id."""
+    start_registries(product)
+    seen = watch(product)
+    leaf = product.start_leaf("site-a")
+    sessions = start_nodes(product, leaf, seen)
+    before = seen.latest()
+    leaf.process.kill()
+    wait_until(
+        lambda: all(len(seen.suspected_at(one)) == len(VIEWS) for one in sessions),
+        "the absence of the sessions from every view",
+        within_s=WITHIN_S,
+        detail=product.tails,
+    )
+    product.restart_leaf(leaf)
+    wait_until(
+        lambda: set(seen.routable()) == set(sessions),
+        "the sessions in every view",
+        within_s=WITHIN_S,
+        detail=product.tails,
+    )
+    for session in sessions:
+        for view, now in seen.latest()[session].items():
+            assert now["incarnation"] > before[session][view]["incarnation"], now
+        assert seen.left_at(session) == {}
+    assert seen.risen() == []
