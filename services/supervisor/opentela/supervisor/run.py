@@ -3,7 +3,7 @@
 import asyncio
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
@@ -80,16 +80,7 @@ async def serve(
         await _reclaim()
         missed = await _reach(clients)
         await shell.run(
-            runner=EngineRunner(
-                argv,
-                config,
-                environ=os.environ,
-                caches=caches_of_node,
-                copier=copier,
-                rng=random.SystemRandom(),
-                tell=shell.tell,
-                spawn=shell.spawn,
-            ),
+            runner=_runner(argv, config, caches_of_node, copier, shell),
             gateways=Gateways(
                 data, gateway_settings(config.gateway), shell.spawn
             ),
@@ -97,6 +88,25 @@ async def serve(
             stopping=life.stopping,
             beside=[client.open(None) for client in missed],
         )
+
+
+def _runner(
+    argv: Sequence[str],
+    config: SupervisorConfig,
+    caches_of_node: Mapping[str, str],
+    copier: Copier,
+    shell: SupervisorShell,
+) -> EngineRunner:
+    return EngineRunner(
+        argv,
+        config,
+        environ=os.environ,
+        caches=caches_of_node,
+        copier=copier,
+        rng=random.SystemRandom(),
+        tell=shell.tell,
+        spawn=shell.spawn,
+    )
 
 
 async def _end(walltime: str) -> float:
