@@ -125,15 +125,15 @@ async def test_a_job_gets_what_was_asked_for_and_nothing_else(
     assert "LEAKED" not in environ
 
 
-async def test_a_signal_reaches_the_processes_of_the_steps(
+async def test_a_warning_reaches_the_processes_of_the_steps(
     scheduler: Scheduler, spec: SpecMaker, tmp_path: Path
 ) -> None:
-    """A script need not pass signals on; an old slurmrestd tells it, too, so it must not mind."""
-    step = 'trap "echo step >>heard; exit 0" USR1; touch up; while :; do sleep 0.1; done'
-    script = f"trap 'echo script >>heard' USR1\nsrun --mem=0 sh -c '{step}'\necho over >>heard"
+    """A script need not pass it on; an old slurmrestd tells it, too, so it must not mind."""
+    step = 'trap "echo step >>heard; exit 0" HUP USR1; touch up; while :; do sleep 0.1; done'
+    script = f"trap 'echo script >>heard' HUP USR1\nsrun --mem=0 sh -c '{step}'\necho over >>heard"
     number = await scheduler.submit(spec(script))
     await until((tmp_path / "up").exists, "the step", within_s=STARTED_WITHIN_S)
-    await scheduler.signal(number, "USR1")
+    await scheduler.warn(number)
     await written(tmp_path / "heard", "over")
     heard = (tmp_path / "heard").read_text().splitlines()
     assert [word for word in heard if word != "script"] == ["step", "over"]
@@ -169,7 +169,7 @@ async def test_what_slurm_refuses_is_one_line_in_its_own_words(
 async def test_a_job_that_nobody_knows_needs_no_ending(scheduler: Scheduler) -> None:
     """It may have been forgotten just now."""
     assert await scheduler.jobs(ids=[99_999]) == []
-    await scheduler.signal(99_999, "USR1")
+    await scheduler.warn(99_999)
     await scheduler.cancel(99_999)
 
 

@@ -79,3 +79,7 @@ def test_an_engine_runs_in_an_image_and_is_stopped_in_order(site: Site, image: P
     site.wait_for_sessions(0)
     site.wait_for_end(job)
     assert site.cluster.state(job) == "COMPLETED"
+    assert list(site.lives().values()) == [["JOINING", "SERVING", "DRAINING", "LEFT"]]
+    (ended,) = site.told(job, "engine_ended")
+    (left,) = [one for one in site.told(job, "session_announced") if one["lifecycle"] == "LEFT"]
+    assert left["timestamp"] < ended["timestamp"]

@@ -469,6 +469,15 @@ class TestWalltime:
         bench.at(300.0)
         assert bench.word == (Lifecycle.DRAINING, "the walltime ends")
 
+    def test_who_repeats_a_warning_means_it(self) -> None:
+        """A scheduler warns of an end once; a successor that waits for us repeats it."""
+        bench = Bench(walltime=Walltime(WALL + 300.0, WALL + 360.0, WALL + 375.0)).serving(1.0)
+        bench.at(200.0, Warned("SIGHUP"))
+        bench.at(200.1, Warned("SIGHUP"))
+        assert bench.claim.lifecycle is Lifecycle.SERVING
+        bench.at(210.0, Warned("SIGHUP"))
+        assert bench.word == (Lifecycle.DRAINING, "SIGHUP")
+
     @pytest.mark.parametrize("walltime", [None, Walltime(WALL + 300.0, WALL + 360.0, WALL + 375.0)])
     def test_a_warning_of_anything_else_is_a_wish_to_leave(self, walltime: Walltime | None) -> None:
         """The allocation is taken back, or its end was never known."""

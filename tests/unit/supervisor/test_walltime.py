@@ -93,7 +93,16 @@ def test_an_allocation_that_ends_at_once_is_refused(left_s: float) -> None:
 def test_a_warning_near_the_planned_end_tells_nothing_new() -> None:
     """Earlier it is a preemption's; without a known end it is all that there is."""
     walltime = Walltime(NOON + 1000, NOON + 1100, NOON + 1120)
-    assert not is_foreseen(walltime, NOON)
-    assert not is_foreseen(walltime, NOON + 939)
-    assert is_foreseen(walltime, NOON + 940)
-    assert not is_foreseen(None, NOON)
+    assert not is_foreseen(walltime, NOON, warned_at=0)
+    assert not is_foreseen(walltime, NOON + 939, warned_at=0)
+    assert is_foreseen(walltime, NOON + 940, warned_at=0)
+    assert not is_foreseen(None, NOON, warned_at=0)
+
+
+def test_who_repeats_a_warning_means_it() -> None:
+    """An echo is no repetition, and what was long ago was about something else."""
+    walltime = Walltime(NOON + 1000, NOON + 1100, NOON + 1120)
+    assert is_foreseen(walltime, NOON + 950, warned_at=NOON + 949.75)
+    assert not is_foreseen(walltime, NOON + 950, warned_at=NOON + 949.5)
+    assert not is_foreseen(walltime, NOON + 950, warned_at=NOON + 890)
+    assert is_foreseen(walltime, NOON + 950, warned_at=NOON + 889)

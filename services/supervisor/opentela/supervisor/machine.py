@@ -112,6 +112,7 @@ class Machine:
         self._running = 0
         self._has_gateway = False
         self._is_over = False
+        self._warned_at = 0.0
 
     @property
     def state(self) -> EngineState:
@@ -309,10 +310,12 @@ class Machine:
         self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
 
     def _hear_signal(self, event: Warned | StopAsked) -> None:
-        if isinstance(event, Warned) and is_foreseen(self._walltime, self._wall):
+        known, at = self._walltime, self._warned_at
+        if isinstance(event, Warned) and is_foreseen(known, self._wall, warned_at=at):
             self._tell(f"warned of an end that is planned for: {event.reason}")
         else:
             self._leave(event.reason, self._config.drain.limit_s)
+        self._warned_at = self._wall
 
     def _hear(self, verdict: Verdict) -> None:
         session = self.session

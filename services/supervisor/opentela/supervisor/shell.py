@@ -57,7 +57,7 @@ END_WITHIN_S: Final = 2.0
 _LEAVE_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 """Slurm's `--signal=B:USR1@120` and its kin: whoever sends one wants us to leave in order.
 
-SIGUSR1 is a warning: one of an end that we know, and are prepared for, changes nothing."""
+All but SIGUSR2 are warnings: a single one of an end that we are prepared for changes nothing."""
 
 OnReady = Callable[[bool, str], None]
 
@@ -276,7 +276,7 @@ async def _leave_signals(tell: Callable[[Event], None]) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     taken = [one for one in _LEAVE_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
     for number in taken:
-        kind = Warned if number is signal.SIGUSR1 else StopAsked
+        kind = StopAsked if number is signal.SIGUSR2 else Warned
         loop.add_signal_handler(number, tell, kind(number.name))
     try:
         yield

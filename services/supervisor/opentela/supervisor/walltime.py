@@ -26,6 +26,10 @@ _CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?")
 
 WARNED_BEFORE_S: Final = 180.0
 """A warning so near to the end is taken for one of the end: Slurm sends it up to a minute early."""
+ECHO_S: Final = 0.5
+"""A warning so soon after another is the same one, which came by two ways."""
+REPEATED_S: Final = 60.0
+"""A warning that is repeated within this is meant: a scheduler warns of an end once."""
 
 
 class Walltime(NamedTuple):
@@ -112,9 +116,16 @@ def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | N
     return Walltime(leave_at - margin_s, leave_at, ends_at)
 
 
-def is_foreseen(walltime: Walltime | None, wall: float) -> bool:
-    """Return whether a scheduler's warning tells nothing new: the end is near, and planned for.
+def is_foreseen(walltime: Walltime | None, wall: float, *, warned_at: float) -> bool:
+    """Return whether a warning tells nothing new: the end is near, planned for, and told once.
 
-    Any other is that of a preemption, or of a job whose end nobody knows.
+    Any other is that of a preemption, of a job whose end nobody knows, or of whoever insists.
+
+    Args:
+        walltime: What is planned.
+        wall: Unix seconds of now.
+        warned_at: When we were warned before; 0 for never.
     """
-    return walltime is not None and walltime.ends_at - wall <= WARNED_BEFORE_S
+    if walltime is None or walltime.ends_at - wall > WARNED_BEFORE_S:
+        return False
+    return not ECHO_S <= wall - warned_at <= REPEATED_S

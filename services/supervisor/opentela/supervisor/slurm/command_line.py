@@ -3,12 +3,19 @@
 import asyncio
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import IO, Final, NamedTuple, TypeVar
 
 from opentela.core.errors import WireError
 from opentela.supervisor.slurm import sbatch
-from opentela.supervisor.slurm.job import Job, JobSpec, SlurmRefusedError, SlurmUnavailableError
+from opentela.supervisor.slurm.job import (
+    WARNING,
+    Job,
+    JobSpec,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 
 ReadT = TypeVar("ReadT")
 
@@ -67,9 +74,9 @@ class CommandLine:
         )
         return _read(sbatch.read_jobs, said.output)
 
-    async def signal(self, job: int, name: str) -> None:
-        """Send a signal to every process of every step."""
-        await self._ask("scancel", f"--signal={name}", str(job), forgives=_GONE)
+    async def warn(self, job: int) -> None:
+        """Ask what runs in the steps of a job to leave."""
+        await self._ask("scancel", f"--signal={WARNING}", str(job), forgives=_GONE)
 
     async def cancel(self, job: int) -> None:
         """End a job."""
@@ -101,23 +108,14 @@ class CommandLine:
             # What sbatch is given is what the job gets.
             kept: dict[str, str] = {name: environ[name] for name in _OURS if name in environ}
             environ = {"PATH": environ.get("PATH", os.defpath), **kept, **spec.environment}
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                env=environ,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        except FileNotFoundError as error:
-            raise SlurmUnavailableError(
-                f"{command[0]}: command not found",
-                remedy="run this where Slurm's commands are, such as a login node",
-            ) from error
+        with tempfile.TemporaryFile() as script:
+            # A file, not a pipe: a command that fails early would leave us writing to nobody.
+            script.write(spec.script.encode() if spec is not None else b"")
+            script.seek(0)
+            process = await _started(command, environ, script)
         try:
             async with asyncio.timeout(COMMAND_WITHIN_S):
-                script = spec.script.encode() if spec is not None else b""
-                output, errors = await process.communicate(script)
+                output, errors = await process.communicate()
         except TimeoutError as error:
             raise SlurmUnavailableError(
                 f"{command[0]} did not answer within {COMMAND_WITHIN_S:.0f} s",
@@ -129,6 +127,24 @@ class CommandLine:
         assert process.returncode is not None
         text = output[:_OUTPUT_CHARACTERS_MAX].decode(errors="replace")
         return Said(process.returncode, text, errors.decode(errors="replace"))
+
+
+async def _started(
+    command: Sequence[str], environ: Mapping[str, str], script: IO[bytes]
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            env=environ,
+            stdin=script,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        raise SlurmUnavailableError(
+            f"{command[0]}: command not found",
+            remedy="run this where Slurm's commands are, such as a login node",
+        ) from error
 
 
 def is_slurms(variable: str) -> bool:

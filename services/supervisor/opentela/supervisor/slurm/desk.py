@@ -14,7 +14,6 @@ from opentela.core.errors import UsageError
 from opentela.service import Lifecycle
 from opentela.supervisor.slurm.folder import Folder, folders
 from opentela.supervisor.slurm.job import Job, Phase
-from opentela.supervisor.slurm.keeper import LEAVE_SIGNAL
 from opentela.supervisor.slurm.ledger import Service
 from opentela.supervisor.slurm.listing import ServiceRow, length, progress, service_row
 from opentela.supervisor.slurm.port import Scheduler
@@ -23,6 +22,7 @@ from opentela.supervisor.slurm.request import PREFIX
 LOOK_S: Final = 1.0
 LEAVE_WITHIN_S: Final = 60.0
 """For jobs that were asked to leave in order: `drain.limit_s` and the engine's own end."""
+_LOOKS_A_WORD: Final = 10
 _LIVE: Final = (Phase.QUEUED, Phase.RUNNING, Phase.ENDING)
 
 
@@ -121,13 +121,17 @@ async def cancel(life: Lifecycle, slurm: Scheduler, folder: Folder, *, say: Say,
                 await slurm.cancel(job.id)
                 say(f"job {job.id} is ended")
             elif job.phase is Phase.RUNNING:
-                await slurm.signal(job.id, LEAVE_SIGNAL)
+                await slurm.warn(job.id)
                 say(f"job {job.id} leaves in order")
         looks = 0 if now else int(LEAVE_WITHIN_S / LOOK_S)
-        for _ in range(looks):
+        for look in range(looks):
             live = [job for job in await slurm.jobs(name=name) if job.phase in _LIVE]
             if not live or life.stopping.is_set():
                 break
+            if look % _LOOKS_A_WORD == 1:
+                # Near the end of a job, one word alone could be Slurm's own.
+                for job in live:
+                    await slurm.warn(job.id)
             await _pause(life, LOOK_S)
         for job in live:
             await slurm.cancel(job.id)

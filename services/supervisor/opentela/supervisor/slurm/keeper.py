@@ -32,8 +32,6 @@ from opentela.telemetry import log as logs
 
 log: Final = logs.get_logger()
 
-LEAVE_SIGNAL: Final = "USR2"
-"""At which supervisors leave in order, whatever their plan is; engines do not hear it."""
 _OVER_LOOKS_MAX: Final = 30
 """So often a successor is asked for when all replicas have ended: the allocation costs."""
 _HOUR_S: Final = 3600.0
@@ -134,7 +132,7 @@ class Keeper:
                 case Submit(reason=reason):
                     return await self._submit(reason)
                 case Retire():
-                    await self._slurm.signal(self._job, LEAVE_SIGNAL)
+                    await self._slurm.warn(self._job)
                     log.info("replicas_retired", job=self._job, successor=self._run.followed_by)
                 case GiveUp(reason=reason):
                     log.error("succession_ended", job=self._job, reason=reason)

@@ -7,6 +7,7 @@ ends the whole process when it finds no slurm.conf, so that is looked for first.
 import asyncio
 import importlib
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeVar
 from opentela.core.errors import ConfigError
 from opentela.supervisor.slurm import numbers
 from opentela.supervisor.slurm.job import (
+    WARNING,
     Job,
     JobSpec,
     SlurmRefusedError,
@@ -29,7 +31,6 @@ _CONFIGURATIONS: Final = (
     "/run/slurm/conf/slurm.conf",
     "/usr/local/etc/slurm.conf",
 )
-_USR1: Final = 10
 
 
 class Library:
@@ -60,11 +61,11 @@ class Library:
         chosen = [job for job in found if not name or job.name == name]
         return sorted(chosen, key=lambda job: job.id)
 
-    async def signal(self, job: int, name: str) -> None:
-        """Send a signal to every process of every step."""
+    async def warn(self, job: int) -> None:
+        """Ask what runs in the steps of a job to leave."""
         # By default it reaches the steps alone, as scancel's does.
         await self._ask(
-            lambda: self._slurm.Job(job).send_signal(f"SIG{name}"), forgives=numbers.GONE
+            lambda: self._slurm.Job(job).send_signal(f"SIG{WARNING}"), forgives=numbers.GONE
         )
 
     async def cancel(self, job: int) -> None:
@@ -147,7 +148,7 @@ def description(spec: JobSpec) -> dict[str, Any]:
         "is_requeueable": spec.requeue,
     }
     if spec.warn_s:
-        wanted["signal"] = {"signal": _USR1, "time": spec.warn_s}
+        wanted["signal"] = {"signal": signal.Signals[f"SIG{WARNING}"].value, "time": spec.warn_s}
     return {name: value for name, value in wanted.items() if value not in ("", 0)}
 
 

@@ -24,11 +24,11 @@ class Scheduler(Protocol):
         """
         ...
 
-    async def signal(self, job: int, name: str) -> None:
-        """Send a signal such as `USR1` to every process of every step of a running job.
+    async def warn(self, job: int) -> None:
+        """Ask what runs in the steps of a job to leave in order, by a signal to every process.
 
-        An old slurmrestd sends it to the job's script, too. A job that has ended, or that nobody
-        knows, is fine.
+        It is SIGHUP, for the reason that `WARNING` gives; an old slurmrestd sends SIGUSR1, and to
+        the job's script, too. A job that has ended, or that nobody knows, is fine.
         """
         ...
 

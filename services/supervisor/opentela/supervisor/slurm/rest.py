@@ -15,12 +15,19 @@ from urllib.parse import urlencode, urlsplit
 
 from opentela.core.errors import ConfigError, WireError
 from opentela.supervisor.slurm import numbers, rest_words
-from opentela.supervisor.slurm.job import Job, JobSpec, SlurmRefusedError, SlurmUnavailableError
+from opentela.supervisor.slurm.job import (
+    WARNING,
+    Job,
+    JobSpec,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 
 ANSWER_WITHIN_S: Final = 60.0
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 """All jobs of a large cluster, at some kilobytes each."""
 _UNIX: Final = "unix:"
+_OLD_WARNING: Final = "USR1"
 _UNAUTHORIZED: Final = 401
 
 
@@ -70,8 +77,10 @@ class Rest:
                 raise SlurmUnavailableError(str(error)) from error
         return [job for job in found if not name or job.name == name]
 
-    async def signal(self, job: int, name: str) -> None:
-        """Send a signal to every process of every step."""
+    async def warn(self, job: int) -> None:
+        """Ask what runs in the steps of a job to leave."""
+        # An old one signals the script's children as well, and SIGHUP makes srun end its step.
+        name = WARNING if await self._form() >= rest_words.NEW_FORM else _OLD_WARNING
         await self._ask("DELETE", f"job/{job}", params={"signal": name}, forgives=numbers.GONE)
 
     async def cancel(self, job: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from opentela.core.errors import WireError
-from opentela.supervisor.slurm.job import Job, JobSpec, one_state
+from opentela.supervisor.slurm.job import WARNING, Job, JobSpec, one_state
 
 VERSION: Final = re.compile(r"/slurm/v0\.0\.(\d+)/job/submit")
 NEW_FORM: Final = 40
@@ -77,7 +77,7 @@ def _old(spec: JobSpec) -> dict[str, Any]:
     if spec.gres:
         job["gres"] = spec.gres
     if spec.warn_s:
-        job["signal"] = f"USR1@{spec.warn_s}"
+        job["signal"] = f"{WARNING}@{spec.warn_s}"
     return job
 
 
@@ -92,7 +92,7 @@ def _new(spec: JobSpec) -> dict[str, Any]:
     if spec.gres:
         job["tres_per_node"] = ",".join(f"gres/{one}" for one in spec.gres.split(","))
     if spec.warn_s:
-        job["kill_warning_signal"] = "USR1"
+        job["kill_warning_signal"] = WARNING
         job["kill_warning_delay"] = _count(spec.warn_s, is_new=True)
     return job
 

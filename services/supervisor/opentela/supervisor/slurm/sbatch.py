@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentela.core.errors import ConfigError, WireError
-from opentela.supervisor.slurm.job import Job, JobSpec
+from opentela.supervisor.slurm.job import WARNING, Job, JobSpec
 
 SEPARATOR: Final = "\x1f"
 """Between fields of squeue: names and reasons may hold any printable character."""
@@ -36,7 +36,7 @@ def options(spec: JobSpec) -> list[str]:
         ("qos", spec.qos),
         ("reservation", spec.reservation),
         ("constraint", spec.constraint),
-        ("signal", f"USR1@{spec.warn_s}" if spec.warn_s else ""),
+        ("signal", f"{WARNING}@{spec.warn_s}" if spec.warn_s else ""),
         ("comment", spec.comment),
     ]
     words = [f"--{name}={value}" for name, value in wanted if value]
