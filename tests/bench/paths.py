@@ -15,12 +15,16 @@ from opentela.wire.subjects import SessionPath
 BARE: Final = (sys.executable, "-m", "tests.bench.bare")
 ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
 
+ASKED: Final = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "hello"}]})
+"""The first request takes the mesh, and lets the router invite the session."""
+
 
 class ServingPath(NamedTuple):
     """A path that is up.
 
     Attributes:
         router_port: Where clients send.
+        home_port: A router that the session has dialled; its requests take that connection.
         timed_port: A second router on the same mesh, which tells where the time went.
         engine_port: The mock engine behind it, for the direct way.
         pids: By role, of everything that works on a request, and of the registry.
@@ -29,6 +33,7 @@ class ServingPath(NamedTuple):
     """
 
     router_port: int
+    home_port: int
     timed_port: int
     engine_port: int
     pids: dict[str, int]
@@ -43,17 +48,21 @@ def start(product: Product, *settings: str) -> ServingPath:
     services["registry"] = product.start_registry("registry", NOTHING_TO_LEARN)
     services["router"] = product.start_router("router", *settings)
     timed = product.start_router("timed", "server_timing=true", *settings)
+    services["home"] = product.start_router("home", "home.address=127.0.0.1:0", *settings)
     services["leaf"] = leaf = product.start_leaf("site-a")
     argv: Sequence[str] = (*ENGINE, "--announce", str(announce))
     services["supervisor"] = product.start_engine("supervisor", leaf, argv)
-    for router in (services["router"], timed):
+    for router in (services["router"], services["home"], timed):
         wait_for_models(router, MODEL)
+    services["home"].place.fetch(f"{services['home'].url}/v1/chat/completions", ASKED)
+    services["supervisor"].wait_for("channel_opened")
     control = product.started("bare", leaf.place, [*BARE, str(leaf.access)])
     control.wait_for_words("answering")
     told = json.loads(announce.read_text())
     pids = {role: service.process.pid for role, service in services.items()}
     return ServingPath(
         router_port=_port(services["router"]),
+        home_port=_port(services["home"]),
         timed_port=_port(timed),
         engine_port=told["port"],
         pids={**pids, "engine": told["pid"]},

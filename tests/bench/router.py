@@ -46,6 +46,9 @@ STAGES: Final = {"ingress": "0.33", "lookup": "0.07", "mesh": "1.00 (0.5 there, 
 PEER_UP_WITHIN_S: Final = 30.0
 SATURATED_S: Final = 4.0
 CONCURRENCY: Final = 16
+MESH: Final = "mesh"
+HOME: Final = "called home"
+"""The two ways from a router to the session: by hub and leaf, and over its own connection."""
 TTFT_RATIO_MAX: Final = 0.1
 RPS_PER_CORE_RATIO_MIN: Final = 1.1
 CPU_RATIO_MAX: Final = 0.6
@@ -79,9 +82,10 @@ class Scene(NamedTuple):
         return "hub+leaf, TLS" if self.tls else "hub+leaf"
 
     def targets(self, *, stream: bool) -> list[Target]:
-        """Return the engine, the router and the peer as targets."""
+        """Return the engine, both routers and the peer as targets."""
         request = chat_request(MODEL, stream=stream)
-        ports = {"direct": self.path.engine_port, "router": self.path.router_port}
+        ports = {"direct": self.path.engine_port, MESH: self.path.router_port}
+        ports[HOME] = self.path.home_port
         if self.peer:
             ports[self.peer.name] = self.peer.port
         return [Target(name, "127.0.0.1", port, request) for name, port in ports.items()]
@@ -130,13 +134,26 @@ async def _measure(scene: Scene) -> list[Figure]:
 def _added(
     scene: Scene, targets: Sequence[Target], round_: Round, *, stream: bool
 ) -> Iterator[Figure]:
-    """Return what router and peer added in one round."""
-    direct, router, *rest = targets
+    """Return what each router and the peer added in one round."""
+    direct, *rest = targets
+    for router in rest[:2]:
+        yield from _added_by(scene, router, direct, rest[2:], round_, stream=stream)
+
+
+def _added_by(
+    scene: Scene,
+    router: Target,
+    direct: Target,
+    peers: Sequence[Target],
+    round_: Round,
+    *,
+    stream: bool,
+) -> Iterator[Figure]:
     what, name = (first_ms, "TTFT") if stream else (total_ms, "unary")
-    where = f"{name}, {round_.rate:g}/s, {scene.label}"
+    where = f"{name}, {router.name}, {round_.rate:g}/s, {scene.label}"
     ours = added(router.samples, direct.samples, what)
     baseline = "" if stream else PUBLISHED
-    for peer in rest:
+    for peer in peers:
         theirs = added(peer.samples, direct.samples, what)
         baseline = f"{theirs.p50_ms:.2f} {peer.name}, same run"
         ratio = ours.p50_ms / theirs.p50_ms
@@ -153,7 +170,7 @@ def _added(
 
 async def _control(scene: Scene) -> list[Figure]:
     """Return what a bare message there and back costs on the same servers, beside the product."""
-    unary = scene.targets(stream=False)[:2]
+    unary = scene.targets(stream=False)[:2]  # the engine, and by the mesh
     figures = []
     async with await data_client.connect(accesses.read(scene.path.access), name=NAME) as client:
         control = await BareRoundTrip.open(client, scene.path.bare)
@@ -205,9 +222,14 @@ async def _cost(scene: Scene) -> list[Figure]:
     ours = {
         role: pid for role, pid in scene.path.pids.items() if role not in ("registry", "engine")
     }
-    run = await saturated(targets["router"], ours, concurrency=CONCURRENCY, seconds=SATURATED_S)
+    home = ours.pop("home")
+    at_home = {"home": home, "supervisor": ours["supervisor"]}
+    short = await saturated(targets[HOME], at_home, concurrency=CONCURRENCY, seconds=SATURATED_S)
+    run = await saturated(targets[MESH], ours, concurrency=CONCURRENCY, seconds=SATURATED_S)
     whole_us = sum(run.cpu_us.values())
     figures = [
+        Figure(f"requests a second, {HOME}, {label}", short.rps, "1/s"),
+        Figure(f"CPU a request, {HOME}, {label}", sum(short.cpu_us.values()), "us"),
         Figure(f"requests a second, {label}", run.rps, "1/s"),
         *(Figure(f"CPU a request, {role}, {label}", us, "us") for role, us in run.cpu_us.items()),
         Figure(f"CPU a request, whole path, {label}", whole_us, "us"),

@@ -42,6 +42,7 @@ def router(*, access: Path, token_file: Path, api: str) -> str:
         {
             "": {"access": str(access)},
             "listen": {"address": api},
+            "home": {"address": "127.0.0.1:0"},
             "health": {"token_file": str(token_file)},
             "log": {"form": "json"},
         },

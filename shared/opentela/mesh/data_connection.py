@@ -1,8 +1,7 @@
 """One connection of the data plane to one server, from its dial to its loss.
 
 An `asyncio.Protocol` instead of tasks and queues: a message goes from the socket to its stream in
-one call. What is published first in a turn of the loop is written at once, for a request must not
-wait for the books that are kept about it; the rest of the turn leaves as one more write.
+one call.
 """
 
 import asyncio
@@ -19,6 +18,7 @@ from opentela.mesh.access import Access, Server
 from opentela.mesh.keeper import Fault
 from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, PING_EVERY_S, PINGS_LOST_MAX
 from opentela.mesh.nats_wire import Fine, Info, Message, Ping, Pong, Refusal
+from opentela.mesh.outbox import Outbox
 from opentela.mesh.websocket import KEY_BYTES, WebsocketClient
 
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
@@ -58,9 +58,7 @@ class DataConnection(asyncio.Protocol):
         self._parser = nats_wire.Parser()
         self._transport: asyncio.Transport | None = None
         self._websocket: WebsocketClient | None = None
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._has_written = False  # in this turn of the loop
+        self._outbox = Outbox(self._send)
         self._is_paused = False
         self._is_over = False
         self._said = ""
@@ -84,7 +82,7 @@ class DataConnection(asyncio.Protocol):
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await self._open()
-                self._say(nats_wire.connect(self._introduction(name, await self._info)))
+                self._outbox.send(nats_wire.connect(self._introduction(name, await self._info)))
                 await self._round_trip()
         except BaseException as error:
             self.abandon()
@@ -143,18 +141,18 @@ class DataConnection(asyncio.Protocol):
         size = len(payload)
         if self._is_over or size > self._max_payload:
             return False
-        if (self._out_bytes or self._is_paused) and self._is_full():
+        if (self._is_paused or self._outbox.waiting_bytes) and self._is_full():
             return False
-        self._say(nats_wire.publish_line(subject, reply, size), payload, _CRLF)
+        self._outbox.send(nats_wire.publish_line(subject, reply, size), payload, _CRLF)
         return True
 
     def subscribe(self, subject: str, sid: int) -> None:
         """Ask for every message on *subject*."""
-        self._say(nats_wire.subscribe(subject, sid))
+        self._outbox.send(nats_wire.subscribe(subject, sid))
 
     def unsubscribe(self, sid: int) -> None:
         """Ask for no more of it."""
-        self._say(nats_wire.unsubscribe(sid))
+        self._outbox.send(nats_wire.unsubscribe(sid))
 
     async def round_trip(self) -> None:
         """Return when the server has taken all that was sent.
@@ -171,12 +169,12 @@ class DataConnection(asyncio.Protocol):
     async def _round_trip(self) -> None:
         pong: asyncio.Future[None] = self._loop.create_future()
         self._pongs.append(pong)
-        self._say(nats_wire.PING)
+        self._outbox.send(nats_wire.PING)
         await pong
 
     async def leave(self) -> None:
         """Send what is left and close."""
-        self._flush()
+        self._outbox.flush()
         self._is_over = True
         if self._transport is None:
             return
@@ -245,7 +243,7 @@ class DataConnection(asyncio.Protocol):
             case Fine():
                 pass
             case Ping():
-                self._say(nats_wire.PONG)
+                self._outbox.send(nats_wire.PONG)
             case Pong():
                 waiting = self._pongs.popleft() if self._pongs else None
                 if waiting is not None and not waiting.done():
@@ -259,25 +257,6 @@ class DataConnection(asyncio.Protocol):
                 else:
                     self._said = text
 
-    def _say(self, *words: bytes) -> None:
-        if self._has_written:
-            self._out += words
-            self._out_bytes += sum(map(len, words))
-        else:
-            self._has_written = True
-            self._send(words)
-            self._loop.call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._has_written = False
-        self._flush()
-
-    def _flush(self) -> None:
-        if self._out:
-            self._send(self._out)
-            self._out.clear()
-            self._out_bytes = 0
-
     def _send(self, pieces: Iterable[bytes]) -> None:
         if self._is_over:
             return
@@ -290,7 +269,9 @@ class DataConnection(asyncio.Protocol):
 
     def _is_full(self) -> bool:
         assert self._transport is not None
-        return self._out_bytes + self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX
+        return (
+            self._outbox.waiting_bytes + self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX
+        )
 
     def _schedule_ping(self) -> None:
         self._ping_timer = self._loop.call_later(PING_EVERY_S, self._ping)
@@ -300,7 +281,7 @@ class DataConnection(asyncio.Protocol):
             self._end("the server no longer answers")
             return
         self._pongs.append(None)
-        self._say(nats_wire.PING)
+        self._outbox.send(nats_wire.PING)
         self._schedule_ping()
 
     def _end(self, reason: str) -> None:

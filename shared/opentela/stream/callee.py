@@ -285,8 +285,9 @@ class Callee:
     def _timings(self, now: float) -> Timings:
         return Timings(self._connected_s, self._head_s, now - self._opened_at)
 
-    def _carrier_lost(self, _: float, __: CarrierLost) -> list[CalleeAction]:
-        return self._fail(FailKind.MESH_LOST, "the session lost the mesh")
+    def _carrier_lost(self, _: float, event: CarrierLost) -> list[CalleeAction]:
+        lost = "mesh" if event.kind is FailKind.MESH_LOST else "channel"
+        return self._fail(event.kind, f"the session lost the {lost}")
 
     def _break_off(self, _: float, event: BreakOff) -> list[CalleeAction]:
         return self._fail(event.kind, event.message)

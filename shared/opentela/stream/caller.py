@@ -257,7 +257,8 @@ class Caller:
     def _carrier_lost(self, _: float, event: CarrierLost) -> list[CallerAction]:
         begun = self._is_sent and not event.unsent
         self.ended = True
-        return [self._failure(FailKind.MESH_LOST, "lost the mesh", begun=begun)]
+        lost = "lost the mesh" if event.kind is FailKind.MESH_LOST else "lost the channel"
+        return [self._failure(event.kind, lost, begun=begun)]
 
     def _tick(self, now: float, _: Tick) -> list[CallerAction]:
         settings = self._settings

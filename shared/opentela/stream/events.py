@@ -52,9 +52,11 @@ class CarrierLost(msgspec.Struct, frozen=True):
 
     Attributes:
         unsent: The part of the request that was to go last was not taken.
+        kind: What it was.
     """
 
     unsent: bool = False
+    kind: FailKind = FailKind.MESH_LOST
 
 
 class EngineConnected(msgspec.Struct, frozen=True):

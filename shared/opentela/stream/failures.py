@@ -21,6 +21,7 @@ RETRYABLE: Final[dict[FailKind, bool]] = {
     FailKind.NO_RESPONDERS: True,
     FailKind.UNACKNOWLEDGED: True,
     FailKind.SILENT: True,
+    FailKind.CHANNEL_LOST: True,  # also the same session, over the mesh
     FailKind.MESH_LOST: True,
     FailKind.UNKNOWN: False,
 }

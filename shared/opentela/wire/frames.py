@@ -10,10 +10,11 @@ what is structured is a msgpack array that newer peers may lengthen::
     Body    u32 seq | more u8 | body            Data   u32 seq | bytes (empty: still alive)
     Credit  u64 total                           End    u32 seq | [timings]
     Cancel  reason                              Fail   [kind, definite, retryable, message]
+    Invite  [addresses, key, certificate]; of no stream
 
     meta    [method, path, headers, more, credit, deadline_s, trace, length]
 
-Router to session: Open, Body, Credit, Cancel. Session to router: Head, Data, End, Fail, Credit.
+Router to session: Open, Body, Credit, Cancel, Invite. Session to router: Head, Data, End, Fail, Credit.
 The first frame of any kind from the session acknowledges the Open; `Credit` is sent for that
 when nothing else is ready. Credit counts from the start of the stream, so that one that is lost,
 repeated or late does no harm. Both ends speak when they have been silent: an empty `Data`, a
@@ -53,6 +54,7 @@ class FailKind(StrEnum):
     NO_RESPONDERS = "no_responders"  # the mesh knows no such session
     UNACKNOWLEDGED = "unacknowledged"  # the session did not answer the Open in time
     SILENT = "silent"  # the other end of the stream went silent
+    CHANNEL_LOST = "channel_lost"  # the connection that carried the stream; the mesh may stand
     MESH_LOST = "mesh_lost"  # this process lost its connection to the mesh
     UNKNOWN = "unknown"  # a kind of a newer peer
 
@@ -105,6 +107,22 @@ class Cancel(msgspec.Struct, frozen=True):
 
     stream: int
     reason: str
+
+
+class Invite(msgspec.Struct, frozen=True):
+    """The router can be dialled: its frames may come, and be answered, over a channel.
+
+    Attributes:
+        stream: 0, which no stream has.
+        addresses: `host:port`, to be tried in order.
+        key: The router's public NKey.
+        certificate: SHA-256 of the certificate that it shows, in hex; empty where it uses no TLS.
+    """
+
+    stream: int
+    addresses: tuple[str, ...]
+    key: str
+    certificate: str = ""
 
 
 class Timings(msgspec.Struct, frozen=True, array_like=True):
@@ -166,7 +184,7 @@ class Fail(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-Frame: TypeAlias = Open | Body | Credit | Cancel | Head | Data | End | Fail
+Frame: TypeAlias = Open | Body | Credit | Cancel | Invite | Head | Data | End | Fail
 
 _PREFIX: Final = struct.Struct("!BQ")
 _OPEN: Final = struct.Struct("!BQI")
@@ -177,7 +195,7 @@ _HEAD: Final = struct.Struct("!BQHI")
 
 
 class _Kind:
-    OPEN, BODY, CREDIT, CANCEL, HEAD, DATA, END, FAIL = range(1, 9)
+    OPEN, BODY, CREDIT, CANCEL, HEAD, DATA, END, FAIL, INVITE = range(1, 10)
 
 
 class _OpenMeta(msgspec.Struct, frozen=True, array_like=True):
@@ -200,6 +218,12 @@ class _EndPart(msgspec.Struct, frozen=True, array_like=True):
     timings: Timings = Timings()
 
 
+class _InvitePart(msgspec.Struct, frozen=True, array_like=True):
+    addresses: tuple[str, ...]
+    key: str
+    certificate: str = ""
+
+
 class _FailPart(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     definite: bool
@@ -211,6 +235,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _open_meta: Final = msgspec.msgpack.Decoder(_OpenMeta).decode
 _head_meta: Final = msgspec.msgpack.Decoder(_HeadMeta).decode
 _end_part: Final = msgspec.msgpack.Decoder(_EndPart).decode
+_invite_part: Final = msgspec.msgpack.Decoder(_InvitePart).decode
 _fail_part: Final = msgspec.msgpack.Decoder(_FailPart).decode
 
 
@@ -291,6 +316,11 @@ def _decode_body(stream: int, payload: bytes) -> Body:
     return Body(stream, seq, payload[_BODY.size :], more)
 
 
+def _decode_invite(stream: int, payload: bytes) -> Invite:
+    part = _invite_part(payload[_PREFIX.size :])
+    return Invite(stream, part.addresses, part.key, part.certificate)
+
+
 def _decode_fail(stream: int, payload: bytes) -> Fail:
     part = _fail_part(payload[_PREFIX.size :])
     return Fail(stream, FailKind(part.kind), part.definite, part.retryable, part.message)
@@ -308,6 +338,10 @@ _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
         _PREFIX.pack(_Kind.FAIL, f.stream)
         + _encode(_FailPart(f.kind, f.definite, f.retryable, f.message))
     ),
+    Invite: lambda f: (
+        _PREFIX.pack(_Kind.INVITE, f.stream)
+        + _encode(_InvitePart(f.addresses, f.key, f.certificate))
+    ),
 }
 
 _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
@@ -319,4 +353,5 @@ _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
     _Kind.DATA: lambda s, p: Data(s, _U32.unpack_from(p)[2], p[_U32.size :]),
     _Kind.END: lambda s, p: End(s, _U32.unpack_from(p)[2], _end_part(p[_U32.size :]).timings),
     _Kind.FAIL: _decode_fail,
+    _Kind.INVITE: _decode_invite,
 }

@@ -10,7 +10,8 @@ from opentela.mesh import data_client
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.nats_wire import Message
-from opentela.router.link import MeshLink, MeshStream
+from opentela.router.link import MeshLink
+from opentela.router.link_stream import MeshStream
 from opentela.stream.caller import CallerSettings
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings

@@ -366,7 +366,7 @@ async def test_another_provider_cannot_say_that_nobody_is_there(build: Builder) 
     for provider in "pq":
         words = b"NATS/1.0 503\r\n\r\n"
         line = f"HPUB {prefix}.{provider}.{tail} {len(words)} {len(words)}\r\n"
-        other._connection._say(line.encode() + words + b"\r\n")
+        other._connection._outbox.send(line.encode() + words + b"\r\n")
     # Its own fence lets the second one through: the router has heard it, and knows better.
     await until(lambda: len(heard) == 1)
     await fabric.router_client.round_trip()

@@ -217,6 +217,15 @@ def test_no_session_is_tried_twice() -> None:
     assert client.outcome is Outcome.FAILED
 
 
+def test_a_session_whose_channel_broke_is_asked_again() -> None:
+    """Over the mesh: the fault is not the session's. Another kind of failure ends it there."""
+    client = Client()
+    assert client.fail(FailKind.CHANNEL_LOST, begun=False)[-1] == TryOn(A, 100.0)
+    client.fail(FailKind.REFUSED, begun=False)
+    assert client.at(0.125).tick()[0] == TryOn(B, 99.875)
+    assert client.attempts.tried == ("a", "a", "b")
+
+
 def test_the_budget_ends_it() -> None:
     """Three attempts, though more sessions are there."""
     client = Client(candidates=tuple(candidate(name) for name in "abcde"))

@@ -1,6 +1,6 @@
 """Every knob of a router: unit, default, and what it trades."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -99,6 +99,23 @@ class EjectionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     share_max: Share = 0.5
 
 
+class HomeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where sessions dial this router, so that their requests pass no server of the mesh.
+
+    Attributes:
+        address: `host:port`; empty for nowhere: all requests take the mesh. Port 0 takes a free
+            one. Each router process needs a port of its own.
+        advertised: Names or `host:port` at which sites reach that address, tried in order; empty
+            takes the address itself, or this host's name when it is a wildcard.
+        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is made at
+            start and told to sessions over the mesh.
+    """
+
+    address: str = ""
+    advertised: tuple[str, ...] = ()
+    tls: Literal["auto", "on", "off"] = "auto"
+
+
 class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A router.
 
@@ -121,6 +138,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     server_timing: bool = False
     drain_s: Seconds = 60.0
     listen: ListenConfig = ListenConfig()
+    home: HomeConfig = HomeConfig()
     attempts: AttemptConfig = AttemptConfig()
     ejection: EjectionConfig = EjectionConfig()
     view: ViewConfig = ViewConfig()

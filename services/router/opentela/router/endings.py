@@ -20,8 +20,9 @@ _RESULTS: Final = {
     FailKind.REFUSED: Result.REFUSED,
     FailKind.DEADLINE: Result.TIMED_OUT,
     FailKind.SILENT: Result.TIMED_OUT,
-    # Neither says anything about the session.
+    # None of these says anything about the session.
     FailKind.TOO_LARGE: Result.CANCELLED,
+    FailKind.CHANNEL_LOST: Result.CANCELLED,
     FailKind.MESH_LOST: Result.CANCELLED,
     FailKind.CANCELLED: Result.CANCELLED,
 }

@@ -72,6 +72,7 @@ _FAILED: Final[dict[FailKind, tuple[FaultKind, str]]] = {
     FailKind.REFUSED: (FaultKind.SESSION_REFUSED, "the session takes no new requests"),
     FailKind.NO_RESPONDERS: (FaultKind.NO_LIVE_SESSION, "the session left the mesh"),
     FailKind.UNACKNOWLEDGED: (FaultKind.ENGINE_FAILED, "the session does not answer"),
+    FailKind.CHANNEL_LOST: (FaultKind.ENGINE_FAILED, "the connection to the session broke"),
     FailKind.MESH_LOST: (FaultKind.NO_LIVE_SESSION, "the router lost the mesh"),
     FailKind.ENGINE_UNREACHABLE: (FaultKind.ENGINE_FAILED, "the engine cannot be reached"),
     FailKind.ENGINE_LOST: (FaultKind.ENGINE_FAILED, "the engine's connection broke"),

@@ -1,37 +1,39 @@
-"""The router's link to all sessions: one `Caller` a stream, over one subscription.
+"""The router's link to all sessions: one `Caller` a stream, over the mesh or over channels.
 
-Called on the loop and calling back on it: no task for a request, one timer for all. An answer is
-taken only on the subject on which nobody but the asked session may publish.
+Called on the loop and calling back on it: no task for a request, one timer for all. On the mesh one
+subscription takes every answer, and an answer counts only on the subject on which nobody but the
+asked session may publish; on a channel, only from the session that has proved itself there. Who has
+called home is asked over its channel. A session that has not is invited, at most every
+`INVITE_EVERY_S`, when a request takes the mesh.
 """
 
-import asyncio
 import time
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from opentela.core.errors import WireError
 from opentela.core.rng import Rng
+from opentela.mesh.channel import Channel
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.nats_wire import Message
 from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
+from opentela.router.link_stream import MeshStream, Route
 from opentela.router.ports import StreamSink
 from opentela.stream.caller import Caller, CallerSettings, Request
 from opentela.stream.events import (
     TICK,
-    Acknowledged,
     Begin,
-    CallerAction,
-    CallerEvent,
     CarrierLost,
-    Consumed,
     NoResponders,
-    Withdraw,
 )
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import frames, subjects
-from opentela.wire.frames import Body, Cancel, Credit, Data, End, Fail, Head, Headers, Open
+from opentela.wire.frames import (
+    Cancel,
+    Headers,
+    Invite,
+)
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -43,6 +45,8 @@ CANCELS_KEPT_MAX: Final = 4096
 
 ROUTES_MAX: Final = 4096
 """Sessions whose subjects are remembered; more than a mesh has at one time."""
+INVITE_EVERY_S: Final = 10.0
+"""A session that could not dial is asked again after so long."""
 GRAIN_S: Final = 0.05
 """How finely the acknowledgement time-out of half a second is kept."""
 
@@ -56,79 +60,6 @@ _strange: Final = metrics.counter(
 )
 
 _BEGIN: Final = Begin()
-
-
-class Route(NamedTuple):
-    """Subjects between this process and one session: to it, before a stream's number, from it."""
-
-    subject: str
-    reply_prefix: str
-    answers: str
-
-
-class MeshStream:
-    """One request under way to one session."""
-
-    __slots__ = ("_link", "_sink", "answers", "caller", "is_withdrawn", "reply", "subject")
-
-    def __init__(self, link: "MeshLink", caller: Caller, sink: StreamSink, route: Route) -> None:
-        self.caller = caller
-        self.subject = route.subject
-        self.reply = f"{route.reply_prefix}{caller.stream:016x}"
-        self.answers = route.answers
-        self.is_withdrawn = False
-        self._link = link
-        self._sink = sink
-
-    def cancel(self, reason: str) -> None:
-        """Stop the engine; the sink hears nothing more. Does nothing when the stream has ended."""
-        self.is_withdrawn = True
-        self.step(Withdraw(reason))
-
-    def consumed(self, size: int) -> None:
-        """Let the session send *size* bytes more."""
-        self.step(Consumed(size))
-
-    def step(self, event: CallerEvent) -> None:
-        """Take an event; send and tell what follows from it."""
-        for action in self.caller.step(time.monotonic(), event):
-            tell = _TELL.get(type(action))
-            if tell is None:
-                self._send(action)
-            elif not self.is_withdrawn:
-                try:
-                    tell(self._sink, action)
-                except Exception as error:
-                    # A bug above; the session need not work for it, nor others suffer.
-                    log.error("stream_sink_failed", error=repr(error), exc_info=error)  # noqa: TRY400
-                    self.cancel("the router failed")
-        if self.caller.ended:
-            self._link.forget(self)
-
-    def _send(self, frame: CallerAction) -> None:
-        assert isinstance(frame, Open | Body | Credit | Cancel)
-        if self._link.client.publish(self.subject, frames.encode(frame), self.reply):
-            return
-        if isinstance(frame, Cancel):
-            self._link.owe(self, frame)
-        else:
-            # In a turn of its own: whoever opens a stream does not hear of it before it has it.
-            lost = CarrierLost(unsent=isinstance(frame, Open | Body))
-            asyncio.get_running_loop().call_soon(self.step, lost)
-
-
-_TELL: Final[dict[type, Callable[..., None]]] = {
-    Acknowledged: lambda sink, _: sink.on_ack(),
-    Head: lambda sink, head: (
-        sink.on_head(head.status, head.headers)
-        if head.end is None
-        else sink.on_answer(head.status, head.headers, head.data, head.end)
-    ),
-    Data: lambda sink, data: sink.on_data(data.data),
-    End: lambda sink, end: sink.on_end(end.timings),
-    Fail: lambda sink, fail: sink.on_fail(fail),
-}
-"""What a sink is told of; every other action is a frame for the session."""
 
 
 class MeshLink:
@@ -151,11 +82,14 @@ class MeshLink:
     ) -> None:
         self.client: Final = client
         self._role = role
-        self._instance = rng.randbytes(INSTANCE_BYTES).hex()
+        self.instance: Final = rng.randbytes(INSTANCE_BYTES).hex()
         self._last_stream = int.from_bytes(rng.randbytes(4), "big") << 32
         self._settings = settings or CallerSettings()
         self._streams: dict[int, MeshStream] = {}
         self._routes: dict[SessionPath, Route] = {}
+        self._channels: dict[SessionPath, Channel] = {}
+        self._invite = b""
+        self._invited_at: dict[SessionPath, float] = {}
         self._owed: list[tuple[str, bytes, str]] = []
         self._timer: StreamTimer[int] | None = None
         self._sid = 0
@@ -175,7 +109,7 @@ class MeshLink:
         self._timer = StreamTimer(GRAIN_S, self._deadline_of, self._tick)
         self.client.watch(self)
         self._sid = self.client.subscribe(
-            subjects.replies(self._role, self._instance),
+            subjects.replies(self._role, self.instance),
             self._on_message,
             on_no_responders=self._on_no_responders,
         )
@@ -206,11 +140,53 @@ class MeshLink:
             trace=trace,
         )
         route = self._routes.get(path) or self._learn(path)
-        stream = MeshStream(self, Caller(number, request, self._settings), sink, route)
+        channel = self._channels.get(path)
+        if channel is not None and channel.is_congested:
+            channel = None
+        caller = Caller(number, request, self._settings)
+        stream = MeshStream(self, caller, sink, route, channel)
         self._streams[number] = stream
         stream.step(_BEGIN)
         self._timer.add(number)
+        if self._invite and channel is None:
+            self._invite_now(path, route)
         return stream
+
+    # What a home port calls.
+
+    def invite(self, invite: Invite | None) -> None:
+        """Let sessions know from now on where they can dial; None for nowhere."""
+        self._invite = frames.encode(invite) if invite else b""
+
+    def attach(self, path: SessionPath, channel: Channel) -> None:
+        """Send what is for a session over its *channel* from now on."""
+        before, self._channels[path] = self._channels.get(path), channel
+        if before is not None:
+            before.close("the session dialled again")
+            self._channels[path] = channel
+
+    def detach(self, path: SessionPath, channel: Channel) -> None:
+        """Fail what the *channel* carried; what comes next takes the mesh."""
+        if self._channels.get(path) is channel:
+            del self._channels[path]
+        for stream in tuple(self._streams.values()):
+            if stream.channel is channel:
+                stream.lose_channel()
+
+    def on_frame(self, channel: Channel, payload: bytes) -> None:
+        """Take a frame from the session that has proved itself on *channel*."""
+        try:
+            frame = frames.decode(payload)
+        except WireError as error:
+            self._reject(channel.peer, str(error))
+            return
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            _late.inc()
+        elif stream.channel is not channel:
+            self._reject(channel.peer, "not who was asked")
+        else:
+            stream.step(frame)
 
     def close(self) -> None:
         """Withdraw every stream, and listen no more."""
@@ -228,6 +204,8 @@ class MeshLink:
         """Fail what is under way without a mesh; tell the sessions when it is back."""
         if not connected:
             for stream in tuple(self._streams.values()):
+                if stream.channel is not None:
+                    continue
                 self.owe(stream, Cancel(stream.caller.stream, "the router lost the mesh"))
                 stream.step(CarrierLost())
             return
@@ -254,7 +232,7 @@ class MeshLink:
     def _learn(self, path: SessionPath) -> Route:
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-        reply = subjects.reply(self._role, path.provider, self._instance, _TAIL)
+        reply = subjects.reply(self._role, path.provider, self.instance, _TAIL)
         route = Route(subjects.data(path), reply.removesuffix(_TAIL), subjects.answer(reply, path))
         self._routes[path] = route
         return route
@@ -263,20 +241,29 @@ class MeshLink:
         try:
             frame = frames.decode(message.payload)
         except WireError as error:
-            self._reject(message, str(error))
+            self._reject(message.subject, str(error))
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
             _late.inc()
         elif stream.answers != message.subject:
-            self._reject(message, "not who was asked")
+            self._reject(message.subject, "not who was asked")
         else:
             stream.step(frame)
 
-    def _reject(self, message: Message, error: str) -> None:
+    def _invite_now(self, path: SessionPath, route: Route) -> None:
+        now = time.monotonic()
+        if now < self._invited_at.get(path, 0.0):
+            return
+        if len(self._invited_at) >= ROUTES_MAX:
+            self._invited_at.clear()
+        self._invited_at[path] = now + INVITE_EVERY_S
+        self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
+
+    def _reject(self, sender: str, error: str) -> None:
         _strange.inc()
         if self._logs_rejection.now():
-            log.warning("frame_rejected", subject=message.subject, error=error)
+            log.warning("frame_rejected", subject=sender, error=error)
 
     def _on_no_responders(self, message: Message) -> None:
         try:

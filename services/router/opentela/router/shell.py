@@ -18,6 +18,7 @@ from opentela.mesh.nats_bus import NatsBus
 from opentela.router.config import RouterConfig
 from opentela.router.desk import Desk
 from opentela.router.front import Front
+from opentela.router.home_port import HomePort, finder
 from opentela.router.link import MeshLink
 from opentela.service import Lifecycle, SystemClock
 from opentela.telemetry import metrics
@@ -160,6 +161,12 @@ class RouterShell:
             rng=self._rng,
             metrics_token=_metrics_token(config),
         )
+        if config.home.address:
+            home = HomePort(
+                config.home, link, router=access.identity, find=finder(lambda: view.records)
+            )
+            await home.start()
+            stack.push_async_callback(home.close)
         front.directory.is_complete = view.caught_up
         self._on_change(list(view.records.values()))
         stack.callback(view.subscribe(self._on_change))

@@ -124,6 +124,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             has not taken it.
         window_bytes: Of a body under way that the engine has not taken: what one slow engine may
             make us hold for each request.
+        calls_home: Dial routers that invite us, so that their requests pass no server of the mesh.
     """
 
     streams_max: Count = 1024
@@ -133,6 +134,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     body_timeout_s: Seconds = 10.0
     body_bytes_max: Count = 64 * 1024 * 1024
     window_bytes: Annotated[int, Meta(ge=4096)] = 256 * 1024
+    calls_home: bool = True
 
 
 class DrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,19 +10,22 @@ from typing import Final
 import msgspec
 
 from opentela.core.errors import WireError
+from opentela.mesh.channel import Channel
 from opentela.mesh.data_client import DataClient
+from opentela.mesh.identity import Identity
 from opentela.mesh.nats_wire import Message
 from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import TICK, BreakOff, CarrierLost
 from opentela.stream.failures import failure
+from opentela.supervisor.channels import Channels, Spawn
 from opentela.supervisor.engine_http import EngineHttp
-from opentela.supervisor.gateway_stream import GatewayStream, Key
+from opentela.supervisor.gateway_stream import GatewayStream, Key, MeshWay, Way
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import frames, subjects
-from opentela.wire.frames import FailKind, Open
+from opentela.wire.frames import FailKind, Frame, Invite, Open
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -64,7 +67,6 @@ class Gateway:
 
     Attributes:
         received: Bytes that came from the engine so far: its forward progress.
-        is_congested: The mesh takes less than the engine gives.
     """
 
     def __init__(
@@ -74,17 +76,23 @@ class Gateway:
         engine: EngineHttp,
         *,
         settings: GatewaySettings | None = None,
+        provider: Identity | None = None,
+        spawn: Spawn | None = None,
     ) -> None:
         self.client: Final = client
         self.engine: Final = engine
         self.received = 0
-        self.is_congested = client.is_congested
         self._path = path
         self._settings = settings or GatewaySettings()
         self._streams: dict[Key, GatewayStream] = {}
         self._ended: set[Key] = set()
         self._ended_before: set[Key] = set()
-        self._answers: dict[str, str] = {}
+        self._ways: dict[str, MeshWay] = {}
+        self._channels = (
+            Channels(path.session, self, provider=provider, spawn=spawn)
+            if provider is not None and spawn is not None
+            else None
+        )
         self._owed: list[tuple[str, bytes]] = []
         self._timer: StreamTimer[Key] | None = None
         self._sid = 0
@@ -127,6 +135,8 @@ class Gateway:
         self.client.unsubscribe(self._sid)
         for stream in tuple(self._streams.values()):
             stream.step(BreakOff(FailKind.ENGINE_LOST, reason))
+        if self._channels is not None:
+            self._channels.close()
         self.client.unwatch(self)
         self._timer.close()
         self._timer = None
@@ -138,44 +148,62 @@ class Gateway:
         try:
             frame = frames.decode(message.payload)
             asker = message.reply.rpartition(".")[0]
-            answers = self._answers.get(asker) or self._learn(asker, message.reply)
+            way = self._ways.get(asker) or self._learn(asker, message.reply)
         except WireError as error:
-            _rejected.inc()
-            if self._logs_rejection.now():
-                log.warning("frame_rejected", session=self._path.session, error=str(error))
+            self._reject(error)
             return
-        key = (asker, frame.stream)
-        stream = self._streams.get(key)
-        if stream is None:
-            if not isinstance(frame, Open) or key in self._ended or key in self._ended_before:
-                self._remember(key)
-            else:
-                self._open(key, answers, frame)
-        else:
-            stream.step(frame)
+        if not isinstance(frame, Invite):
+            self._take((asker, frame.stream), way, frame)
+        elif self._channels is not None:
+            self._channels.invited(asker, frame)
 
     def on_mesh(self, *, connected: bool) -> None:
         """Break off what runs without a mesh; tell the routers when it is back."""
         if not connected:
             for stream in tuple(self._streams.values()):
-                stream.step(CarrierLost())
+                if isinstance(stream.way, MeshWay):
+                    stream.step(CarrierLost())
             return
         owed, self._owed = self._owed, []
-        for answers, payload in owed:
-            self.client.publish(answers, payload)
+        for asker, payload in owed:
+            if way := self._ways.get(asker):
+                way.publish(payload)
 
-    def on_congested(self, *, congested: bool) -> None:
-        """Hold every engine answer while the mesh takes less than they give."""
-        self.is_congested = congested
+    def on_congested(self, *, congested: bool) -> None:  # noqa: ARG002 - asked of the way
+        """Hold the engine's answers while the mesh takes less than they give."""
         for stream in tuple(self._streams.values()):
-            stream.hold(is_congested=congested)
+            if isinstance(stream.way, MeshWay):
+                stream.hold()
+
+    # What channels call.
+
+    def on_frame(self, channel: Channel, payload: bytes) -> None:
+        """Take one frame of a router that has proved itself."""
+        try:
+            frame = frames.decode(payload)
+        except WireError as error:
+            self._reject(error)
+            return
+        self._take((channel.peer, frame.stream), channel, frame)
+
+    def on_channel_congested(self, channel: Channel) -> None:
+        """Hold the engine's answers to one router while it takes less than they give."""
+        for stream in tuple(self._streams.values()):
+            if stream.way is channel:
+                stream.hold()
+
+    def on_channel_lost(self, channel: Channel) -> None:
+        """Break off what came over a channel."""
+        for stream in tuple(self._streams.values()):
+            if stream.way is channel:
+                stream.lose_channel(self._learn(channel.peer, f"{channel.peer}.0"))
 
     # What a stream calls.
 
-    def owe(self, answers: str, payload: bytes) -> None:
+    def owe(self, key: Key, payload: bytes) -> None:
         """Keep a failure that was not taken until the mesh is back."""
         if len(self._owed) < OWED_MAX:
-            self._owed.append((answers, payload))
+            self._owed.append((key[0], payload))
 
     def finish(self, key: Key, outcome: str) -> None:
         """Forget a stream that has ended."""
@@ -188,7 +216,21 @@ class Gateway:
 
     # The rest.
 
-    def _open(self, key: Key, answers: str, frame: Open) -> None:
+    def _take(self, key: Key, way: Way, frame: Frame) -> None:
+        stream = self._streams.get(key)
+        if stream is not None:
+            stream.step(frame)
+        elif not isinstance(frame, Open) or key in self._ended or key in self._ended_before:
+            self._remember(key)
+        else:
+            self._open(key, way, frame)
+
+    def _reject(self, error: WireError) -> None:
+        _rejected.inc()
+        if self._logs_rejection.now():
+            log.warning("frame_rejected", session=self._path.session, error=str(error))
+
+    def _open(self, key: Key, way: Way, frame: Open) -> None:
         refusal = self._refusal
         if len(self._streams) >= self._settings.streams_max:
             refusal = refusal or f"the session has {self._settings.streams_max} requests already"
@@ -196,19 +238,19 @@ class Gateway:
             _outcomes[FailKind.REFUSED].inc()
             self._remember(key)
             fail = failure(frame.stream, FailKind.REFUSED, refusal, may_have_begun=False)
-            self.client.publish(answers, frames.encode(fail))
+            way.publish(frames.encode(fail))
             return
-        stream = GatewayStream(self, key, answers, Callee(frame.stream, self._settings.stream))
+        stream = GatewayStream(self, key, way, Callee(frame.stream, self._settings.stream))
         self._streams[key] = stream
         stream.step(frame)
         if self._timer is not None:
             self._timer.add(key)
 
-    def _learn(self, asker: str, reply: str) -> str:
-        if len(self._answers) >= ASKERS_MAX:
-            self._answers.clear()
-        answers = self._answers[asker] = subjects.answer(reply, self._path)
-        return answers
+    def _learn(self, asker: str, reply: str) -> MeshWay:
+        if len(self._ways) >= ASKERS_MAX:
+            self._ways.clear()
+        way = self._ways[asker] = MeshWay(self.client, subjects.answer(reply, self._path))
+        return way
 
     def _remember(self, key: Key) -> None:
         self._ended.add(key)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from opentela.core.errors import WireError
 from opentela.mesh.data_client import DataClient
@@ -32,22 +32,43 @@ Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
 
 
+class Way(Protocol):
+    """What carries the frames of a stream to its router."""
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether it takes less than is sent."""
+
+    def publish(self, payload: bytes) -> bool:
+        """Send a frame; False when it is surely not sent."""
+
+
+class MeshWay(NamedTuple):
+    """The mesh, as the way to one router process: `answers` is where that listens for us."""
+
+    client: DataClient
+    answers: str
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the mesh takes less than is sent."""
+        return self.client.is_congested
+
+    def publish(self, payload: bytes) -> bool:
+        """Send a frame; False when no connection takes it."""
+        return self.client.publish(self.answers, payload)
+
+
 class Host(Protocol):
     """The gateway, as its streams see it."""
 
     received: int
 
-    is_congested: bool
-
-    @property
-    def client(self) -> DataClient:
-        """Return the connection to the mesh."""
-
     @property
     def engine(self) -> EngineHttp:
         """Return the way to the engine."""
 
-    def owe(self, answers: str, payload: bytes) -> None:
+    def owe(self, key: Key, payload: bytes) -> None:
         """Keep a failure that was not taken until the mesh is back."""
 
     def finish(self, key: Key, outcome: str) -> None:
@@ -57,13 +78,13 @@ class Host(Protocol):
 class GatewayStream:
     """One request, from its Open to its end."""
 
-    __slots__ = ("_answers", "_exchange", "_host", "_is_held", "_key", "_outcome", "callee")
+    __slots__ = ("_exchange", "_host", "_is_held", "_key", "_outcome", "callee", "way")
 
-    def __init__(self, host: Host, key: Key, answers: str, callee: Callee) -> None:
+    def __init__(self, host: Host, key: Key, way: Way, callee: Callee) -> None:
         self.callee = callee
+        self.way = way
         self._host = host
         self._key = key
-        self._answers = answers
         self._exchange: Exchange | None = None
         self._is_held = False
         self._outcome: str = FailKind.CANCELLED
@@ -79,10 +100,10 @@ class GatewayStream:
         if self.callee.ended:
             self._host.finish(self._key, self._outcome)
 
-    def hold(self, *, is_congested: bool) -> None:
-        """Read the engine's answer no more while the mesh is congested."""
+    def hold(self) -> None:
+        """Read the engine's answer no more while the way is congested."""
         if self._exchange is not None and not self._is_held:
-            if is_congested:
+            if self.way.is_congested:
                 self._exchange.pause()
             else:
                 self._exchange.resume()
@@ -111,6 +132,11 @@ class GatewayStream:
         """The answer will not come, or not wholly."""
         self.step(EngineFailed(kind, message))
 
+    def lose_channel(self, mesh: Way) -> None:
+        """Fail for want of the channel; the router hears it over the *mesh*."""
+        self.way = mesh
+        self.step(CarrierLost(kind=FailKind.CHANNEL_LOST))
+
     # The rest.
 
     def _send(self, frame: CalleeAction) -> None:
@@ -119,9 +145,9 @@ class GatewayStream:
         if self.callee.ended:
             is_fail = isinstance(frame, Fail)
             self._outcome = frame.kind if isinstance(frame, Fail) else "ended"
-            if not self._host.client.publish(self._answers, payload) and is_fail:
-                self._host.owe(self._answers, payload)
-        elif not self._host.client.publish(self._answers, payload):
+            if not self.way.publish(payload) and is_fail:
+                self._host.owe(self._key, payload)
+        elif not self.way.publish(payload):
             self.step(CarrierLost())
 
     def _start(self, action: StartEngine) -> None:
@@ -130,7 +156,7 @@ class GatewayStream:
         except WireError as error:
             self.step(EngineFailed(FailKind.REFUSED, str(error)))
             return
-        if self._host.is_congested:
+        if self.way.is_congested:
             self._exchange.pause()
 
     def _write(self, action: WriteBody) -> None:
@@ -149,7 +175,7 @@ class GatewayStream:
     def _resume(self, _: ResumeEngine) -> None:
         assert self._exchange is not None
         self._is_held = False
-        if not self._host.is_congested:
+        if not self.way.is_congested:
             self._exchange.resume()
 
     _ACTS: ClassVar[dict[type, Callable[..., None]]] = {

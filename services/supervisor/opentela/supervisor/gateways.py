@@ -1,12 +1,13 @@
 """The gateways of our sessions: one for the present session, and those that still finish."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
 from opentela.core.errors import MeshUnavailableError
 from opentela.core.ids import SessionId
 from opentela.mesh.data_client import DataClient
+from opentela.mesh.identity import Identity
+from opentela.supervisor.channels import Spawn
 from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.events import Carried
 from opentela.supervisor.gateway import Gateway, GatewaySettings
@@ -15,14 +16,20 @@ from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
 
-Spawn = Callable[[Coroutine[Any, Any, None]], None]
-
 
 class Gateways:
     """Opens, drains and closes gateways as the machine says."""
 
-    def __init__(self, data: DataClient, settings: GatewaySettings, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        data: DataClient,
+        settings: GatewaySettings,
+        spawn: Spawn,
+        *,
+        provider: Identity | None = None,
+    ) -> None:
         self._data = data
+        self._provider = provider
         self._settings = settings
         self._spawn = spawn
         self._open: dict[SessionId, Gateway] = {}
@@ -36,7 +43,14 @@ class Gateways:
 
     async def open(self, path: SessionPath, engine: EngineHttp) -> None:
         """Take requests for a session."""
-        gateway = Gateway(self._data, path, engine, settings=self._settings)
+        gateway = Gateway(
+            self._data,
+            path,
+            engine,
+            settings=self._settings,
+            provider=self._provider,
+            spawn=self._spawn,
+        )
         self._open[path.session] = gateway
         try:
             await gateway.start()

@@ -82,7 +82,10 @@ async def serve(
         await shell.run(
             runner=_runner(argv, config, caches_of_node, copier, shell),
             gateways=Gateways(
-                data, gateway_settings(config.gateway), shell.spawn
+                data,
+                gateway_settings(config.gateway),
+                shell.spawn,
+                provider=access.identity if config.gateway.calls_home else None,
             ),
             voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
