@@ -129,8 +129,8 @@ async def test_a_warning_reaches_the_processes_of_the_steps(
     scheduler: Scheduler, spec: SpecMaker, tmp_path: Path
 ) -> None:
     """A script need not pass it on; an old slurmrestd tells it, too, so it must not mind."""
-    step = 'trap "echo step >>heard; exit 0" HUP USR1; touch up; while :; do sleep 0.1; done'
-    script = f"trap 'echo script >>heard' HUP USR1\nsrun --mem=0 sh -c '{step}'\necho over >>heard"
+    step = 'trap "echo step >>heard; exit 0" USR1; touch up; while :; do sleep 0.1; done'
+    script = f"trap 'echo script >>heard' USR1\nsrun --mem=0 sh -c '{step}'\necho over >>heard"
     number = await scheduler.submit(spec(script))
     await until((tmp_path / "up").exists, "the step", within_s=STARTED_WITHIN_S)
     await scheduler.warn(number)

@@ -60,7 +60,7 @@ def test_pyslurm_is_told_what_was_asked_for_alone() -> None:
     spec = JobSpec(name="x", script="#!/bin/sh\n", time_limit_s=61, directory="/", warn_s=60)
     told = description(spec)
     assert told["time_limit"] == 2
-    assert told["signal"] == {"signal": 1, "time": 60}
+    assert told["signal"] == {"signal": 10, "time": 60}
     assert not {"gres_per_node", "partitions", "comment", "memory_per_node"} & set(told)
 
 

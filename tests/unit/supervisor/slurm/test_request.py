@@ -167,13 +167,23 @@ def test_engines_are_started_as_they_want_it() -> None:
 
 
 def test_a_container_is_put_around_the_command() -> None:
-    """With the GPUs, if there are any and nobody said how."""
+    """With the GPUs, if there are any and nobody said how; the engine within is spared warnings."""
     assert contained((), "i.sif", options=(), gpus=1) == ()
-    assert contained(("e",), "i.sif", options=(), gpus=0) == ("apptainer", "exec", "i.sif", "e")
-    assert contained(("e",), "i.sif", options=("-B", "/s"), gpus=1)[2:] == (
-        *("--nv", "-B", "/s", "i.sif", "e"),
+    plain = contained(("e", "x y"), "i.sif", options=(), gpus=0)
+    assert plain[:4] == ("apptainer", "exec", "i.sif", "sh")
+    assert plain[-2:] == ("e", "x y")
+    assert contained(("e",), "i.sif", options=("-B", "/s"), gpus=1)[2:6] == (
+        *("--nv", "-B", "/s", "i.sif"),
     )
     assert "--nv" not in contained(("e",), "i.sif", options=("--rocm",), gpus=1)
+
+
+def test_what_runs_in_a_container_does_not_hear_warnings() -> None:
+    """Its words stay as they are."""
+    code = "import signal, sys; print(signal.getsignal(10), signal.getsignal(1), sys.argv[1:])"
+    words = contained(("python3", "-c", code, "a  b", "$x"), "i", options=(), gpus=0)[3:]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert said == "1 1 ['a  b', '$x']\n"
 
 
 def test_a_name_is_made_from_the_model_or_refused() -> None:

@@ -49,7 +49,7 @@ def test_the_old_form_takes_plain_numbers_and_a_map_of_variables() -> None:
     assert job["environment"] == SPEC.environment
     assert (job["nodes"], job["tasks"], job["tasks_per_node"]) == ([2, 2], 8, 4)
     assert (job["time_limit"], job["memory_per_node"], job["cpus_per_task"]) == (10, 100, 3)
-    assert (job["gres"], job["signal"], job["requeue"]) == ("gpu:4,lic:1", "HUP@60", True)
+    assert (job["gres"], job["signal"], job["requeue"]) == ("gpu:4,lic:1", "USR1@60", True)
     assert "account" not in job
 
 
@@ -62,7 +62,7 @@ def test_the_new_form_says_of_each_number_that_it_is_set() -> None:
     assert job["memory_per_node"]["number"] == 100
     assert (job["minimum_nodes"], job["maximum_nodes"]) == (2, 2)
     assert job["tres_per_node"] == "gres/gpu:4,gres/lic:1"
-    assert (job["kill_warning_signal"], job["kill_warning_delay"]["number"]) == ("HUP", 60)
+    assert (job["kill_warning_signal"], job["kill_warning_delay"]["number"]) == ("USR1", 60)
 
 
 @pytest.mark.parametrize("number", [38, 44])

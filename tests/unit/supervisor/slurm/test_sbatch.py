@@ -49,7 +49,7 @@ def test_everything_that_can_be_asked_for_is_an_option() -> None:
     for wanted in (
         *("--time=1-01:02:00", "--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=8"),
         *("--mem=1000M", "--gres=gpu:4", "--partition=p", "--account=a", "--qos=q"),
-        *("--reservation=r", "--constraint=c", "--signal=HUP@60", "--comment=two words"),
+        *("--reservation=r", "--constraint=c", "--signal=USR1@60", "--comment=two words"),
         *("--no-requeue", "--exclusive", "--nice=100"),
     ):
         assert wanted in words

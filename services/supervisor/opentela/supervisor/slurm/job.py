@@ -16,11 +16,11 @@ from msgspec import Meta
 from opentela.core.errors import UnavailableError, UsageError
 
 Count = Annotated[int, Meta(ge=1)]
-WARNING: Final = "HUP"
+WARNING: Final = "USR1"
 """The signal by which supervisors are asked to leave in order, and warned of the end.
 
-It reaches every process of a step, engines included. They do not hear it: our guardian starts them
-with it ignored, and it is the only one for which Go programs, such as Apptainer, pass that on.
+It reaches every process of a step, engines included: they are started with it ignored, in a
+container, too. SIGHUP would not do: srun ends its step when it gets one.
 """
 FORGOTTEN: Final = "FORGOTTEN"
 """How a job ended that Slurm no longer knows: it forgets them after MinJobAge."""
@@ -86,7 +86,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         qos: Quality of service.
         reservation: Nodes that were set aside.
         constraint: Features that nodes must have.
-        warn_s: So long before the end, and when it is preempted, the steps get SIGHUP; 0 never.
+        warn_s: So long before the end, and when it is preempted, the steps get SIGUSR1; 0 never.
         requeue: Whether it starts again after a preemption or the failure of a node.
         comment: For people.
         extra: Further options of `sbatch`, as in a job script; only the command line takes them.

@@ -27,8 +27,8 @@ class Scheduler(Protocol):
     async def warn(self, job: int) -> None:
         """Ask what runs in the steps of a job to leave in order, by a signal to every process.
 
-        It is SIGHUP, for the reason that `WARNING` gives; an old slurmrestd sends SIGUSR1, and to
-        the job's script, too. A job that has ended, or that nobody knows, is fine.
+        slurmrestd signals the job's script, too, which must not mind. A job that has ended, or
+        that nobody knows, is fine.
         """
         ...
 

@@ -24,6 +24,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACE: Final = re.compile(r"@([A-Z]+)@")
 
 
+_DEAF: Final = ("sh", "-c", "trap '' HUP USR1 USR2; exec \"$@\"", "deaf")
+"""Apptainer starts what it contains with signals as usual; ours keep warnings from engines."""
+
+
 class EngineRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a kind of engine is started: the words of its command, and what is added when."""
 
@@ -130,7 +134,7 @@ def contained(
     if not command:
         return ()
     devices = ("--nv",) if gpus and not set(options) & {"--nv", "--nvccli", "--rocm"} else ()
-    return ("apptainer", "exec", *devices, *options, image, *command)
+    return ("apptainer", "exec", *devices, *options, image, *_DEAF, *command)
 
 
 def job_spec(request: Request, template: str) -> JobSpec:

@@ -27,7 +27,6 @@ ANSWER_WITHIN_S: Final = 60.0
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 """All jobs of a large cluster, at some kilobytes each."""
 _UNIX: Final = "unix:"
-_OLD_WARNING: Final = "USR1"
 _UNAUTHORIZED: Final = 401
 
 
@@ -79,9 +78,8 @@ class Rest:
 
     async def warn(self, job: int) -> None:
         """Ask what runs in the steps of a job to leave."""
-        # An old one signals the script's children as well, and SIGHUP makes srun end its step.
-        name = WARNING if await self._form() >= rest_words.NEW_FORM else _OLD_WARNING
-        await self._ask("DELETE", f"job/{job}", params={"signal": name}, forgives=numbers.GONE)
+        params = {"signal": WARNING}
+        await self._ask("DELETE", f"job/{job}", params=params, forgives=numbers.GONE)
 
     async def cancel(self, job: int) -> None:
         """End a job."""
