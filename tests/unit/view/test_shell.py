@@ -4,11 +4,13 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+import pytest
 from structlog.testing import capture_logs
 
+from opentela.core.errors import CredentialError
 from opentela.core.record import SessionRecord
 from opentela.core.session_map import SessionMap
-from opentela.mesh.bus import Message
+from opentela.mesh.bus import Handler, Message, Subscription
 from opentela.testing.memory_bus import MemoryBus, MemoryMesh
 from opentela.testing.owner import BORN_AT_MS, Owner
 from opentela.testing.sim.keys import FakeIdentity, said, vouch
@@ -201,5 +203,42 @@ def test_a_closed_view_asks_and_hears_nothing_more() -> None:
         view.mesh_back()
         await elapse(60.0)
         assert registry.asked <= 1
+
+    run(test)
+
+
+class Fenced:
+    """A bus whose access allows no subscription to one subject."""
+
+    def __init__(self, bus: MemoryBus, denied: str) -> None:
+        self._bus = bus
+        self._denied = denied
+        self.publish, self.request, self.close = bus.publish, bus.request, bus.close
+
+    async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        if subject == self._denied:
+            raise CredentialError("may not subscribe")
+        return await self._bus.subscribe(subject, handler, queue=queue)
+
+
+def test_a_view_with_an_access_of_before_believes_each_registry() -> None:
+    """It may not hear who they are, and says so; anything else it must be allowed."""
+
+    async def test(mesh: MemoryMesh) -> None:
+        known = owner()
+        await FakeRegistry(mesh.bus("r"), known).start()
+
+        def opened(denied: str):  # type: ignore[no-untyped-def]
+            bus = Fenced(mesh.bus("router1"), denied)
+            return View.open(bus, verify=vouch(), name="router1", clock=LoopClock())
+
+        with capture_logs() as logs:
+            async with opened(subjects.REGISTRIES) as view:
+                await view.wait_caught_up()
+                assert list(view.records) == [known.claim.session]
+        assert [line["event"] for line in logs] == ["registries_unheard"]
+        with pytest.raises(CredentialError):
+            async with opened(subjects.ALL_VERDICTS):
+                pass
 
     run(test)
