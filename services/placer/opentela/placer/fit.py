@@ -24,7 +24,7 @@ COMPONENTS: Final = (
     "compute",  # matrix products that wait for arithmetic
     "quant",  # matrix products in 8 bits, on top of the two
     "quant4",  # matrix products in 4 bits
-    "latent",  # attention through a latent of the KV cache
+    "latent",  # attention within prompts, where KV must first be made of a latent
     "floor",  # the least time of every kernel
     "decode",  # attention of running sequences to their KV cache
     "own_kv",  # the same, where every head has KV of its own

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.unit.placer.parts import shape
 
-from opentela.placer.fit import shipped
+from opentela.placer.fit import COMPONENTS, shipped
 from opentela.placer.shapes import Floats, ReplicaShape
 from opentela.placer.simulate import columns, steady
 from opentela.placer.simulate.columns import Columns
@@ -29,9 +29,10 @@ def test_running_sequences_are_bounded_by_memory_or_by_the_engine() -> None:
 
 def test_an_engine_that_reserves_whole_answers_runs_fewer() -> None:
     """Blocks that come as sequences grow hold more of them."""
-    grows = steady.running_max(*_at(shape(kv_blocks=400)), _lengths(100, 1000))
-    whole = steady.running_max(
-        *_at(shape(engine="tensorrt-llm", kv_blocks=200)), _lengths(100, 1000)
+    as_told = np.ones((1, len(COMPONENTS)))
+    grows, whole = (
+        steady.running_max(_at(one)[0], as_told, _lengths(100, 1000))
+        for one in (shape(kv_blocks=400), shape(engine="tensorrt-llm", kv_blocks=200))
     )
     assert whole[0, 0] < grows[0, 0]
 

@@ -6,6 +6,7 @@ say nearly the same, would otherwise stand on both sides.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -92,7 +93,7 @@ def without(fit: Fit, gpus: frozenset[str]) -> Fit:
 
 
 def _parts(points: Sequence[Point], by: str) -> list[frozenset[str]]:
-    """Return the groups dealt into parts, neighbours in name into different ones."""
-    names = sorted({point.group(by) for point in points})
+    """Return the groups dealt into parts, by a checksum so that no trait goes along with a part."""
+    names = sorted({point.group(by) for point in points}, key=lambda name: crc32(name.encode()))
     count = min(GROUPINGS.get(by, 8), len(names))
     return [frozenset(names[at::count]) for at in range(count)]

@@ -43,9 +43,9 @@ _ENGINES: Final[Mapping[tuple[str, str], str]] = {
 }
 """Engine and beginning of its version to the engine of the catalogue."""
 
-_MANY_BUILDS: Final = "aic_silicon"
-"""The one source that measured many builds of an engine: some guess tokens ahead, as its tables do
-not tell but show, for the same configuration takes half the time under another build."""
+_GUESSING: Final = frozenset({"deepseek-v3"})
+"""Models that come with a head which guesses further tokens. Whether an engine used it, no table
+tells; but it shows, for the same configuration takes half the time under another build."""
 _FILLED: Final = 0.85
 """Share of the sequences that may run which do, on average over a replay that begins and ends with
 none: what the discrete model says of the recorded ones."""
@@ -145,7 +145,7 @@ def _point(row: Mapping[str, str]) -> Point | None:
         w_dtype=row["w_dtype"],
         kv_dtype=row["kv_dtype"] or _kv_dtype(row),
         engine=engine,
-        build=row["engine_ver"] if row["source"] == _MANY_BUILDS else "",
+        build=row["engine_ver"] if row["model"] in _GUESSING else "",
         **_limits(row),
     )
     out = _number(row["out_len"])

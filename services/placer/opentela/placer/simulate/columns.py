@@ -47,6 +47,7 @@ class Columns(NamedTuple):
     expert_ffn: Floats
     kv_bytes: Floats
     score_flops: Floats
+    prompt_flops: Floats
     full_share: Floats
     window: Floats
     state_bytes: Floats
@@ -148,7 +149,11 @@ def _row(shape: ReplicaShape, fit: Fit) -> _Cells:
 def _of_model(shape: ReplicaShape) -> _Cells:
     model, tp = shape.model, shape.tp
     mla = model.attention == "mla"
-    scored = 2 * (2 * memory.MLA_KV_RANK + memory.MLA_ROPE) if mla else 4 * model.head_dim
+    scored = prompted = 4 * model.head_dim
+    if mla:
+        # A token scores the latent itself; a prompt is worth spreading it out to heads first.
+        scored = 2 * (2 * memory.MLA_KV_RANK + memory.MLA_ROPE)
+        prompted = 2 * (memory.MLA_NOPE + memory.MLA_ROPE + memory.MLA_V)
     expert_layers = model.layers - model.dense_layers if model.experts else 0
     return (
         float(mla),
@@ -167,6 +172,7 @@ def _of_model(shape: ReplicaShape) -> _Cells:
         model.expert_ffn * shape.ep / shape.stage_gpus,
         memory.kv_bytes_per_token(shape) * shape.pp / model.layers,
         model.heads / tp * scored,
+        model.heads / tp * prompted,
         _full_share(shape),
         float(model.window or model.context_max or 1e9),
         _state_bytes(shape),
@@ -183,7 +189,7 @@ def _of_gpu(shape: ReplicaShape, fit: Fit, bits: str, other_bits: str) -> _Cells
         link_bandwidth(gpu, shape.stage_gpus),
         _curve(curves, f"gemm{other_bits}"),
         _curve(curves, "gemm16"),
-        _curve(curves, "decode"),
+        _decode_curve(shape, curves),
         _curve(curves, "prefill"),
         _curve(curves, f"experts{bits}"),
         _curve(curves, "collective"),
@@ -204,6 +210,15 @@ def _attention_columns(shape: ReplicaShape) -> tuple[float, float]:
         return (shared + (whole - shared) / tp) / model.hidden, inner
     inner = model.heads / tp * model.head_dim
     return inner + 2 * max(1.0, model.kv_heads / tp) * model.head_dim, inner
+
+
+def _decode_curve(shape: ReplicaShape, curves: Curves) -> tuple[float, ...]:
+    """Return the curve of attention to the KV cache.
+
+    Heads that share a latent multiply matrices, and reach what prompts reach of the arithmetic.
+    """
+    floor, moved, done, seq = _curve(curves, "decode")
+    return floor, moved, curves["prefill"][1] if shape.model.attention == "mla" else done, seq
 
 
 def _full_share(shape: ReplicaShape) -> float:

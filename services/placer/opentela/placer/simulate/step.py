@@ -79,7 +79,7 @@ def parts(c: Columns, z: Floats, work: Work) -> Step:
     return Step(
         engine=_engine(c, z, rows * c.copies),
         products=_products(c, z, tokens, rows),
-        attention=(_decode(c, z, own) + _prefill(c, z, own)) * latent,
+        attention=_decode(c, z, own) + _prefill(c, z, own) * latent,
         experts=_experts(c, z, tokens * c.copies),
         collectives=_collectives(c, z, tokens),
         elementwise=_elementwise(c, z, tokens),
@@ -173,7 +173,7 @@ def _prefill(c: Columns, z: Floats, work: Work) -> Floats:
     mean = np.maximum(work.prompt_pairs / np.maximum(work.prompt_tokens, 1e-9), 1.0)
     reach = c.full_share + (1 - c.full_share) * np.minimum(1.0, c.window / (2 * mean))
     slow = 1 + c.prefill[..., 2] / (2 * mean)
-    done = work.prompt_pairs * reach * c.score_flops / c.flops16 / c.prefill[..., 1] * slow
+    done = work.prompt_pairs * reach * c.prompt_flops / c.flops16 / c.prefill[..., 1] * slow
     floor = np.where(work.prompt_tokens > 0, c.prefill[..., 0], 0.0) * factor(z, "floor")
     total: Floats = c.layers * (floor + done * factor(z, "prefill"))
     return total

@@ -14,7 +14,7 @@ from opentela.placer.fit import BASES, Fit
 from opentela.placer.shapes import Floats, ReplicaShape
 from opentela.placer.simulate import columns, memory
 from opentela.placer.simulate.columns import Columns
-from opentela.placer.simulate.step import Work, factor, seconds
+from opentela.placer.simulate.step import Work, factor, parts, seconds
 
 _KNOTS: Final = 96
 
@@ -71,8 +71,16 @@ class StepTable:
         far = cost(one, 1001.0, zero, zero, zero) - cost(one, 1.0, zero, zero, zero)
         seen = self._seen(1.0, 1001.0) - self._seen(1.0, 1.0)
         self._per_context = float(far[0]) / seen
-        scored = cost(zero, 1.0, one, 1000 * one, zero) - cost(zero, 1.0, one, zero, zero)
-        self._per_pair = max(float(scored[0]) / 1000, 0.0)
+        none_scored, some, more = (
+            float(cost(zero, 1.0, one, pairs * one, zero)[0]) for pairs in (0.0, 1000.0, 2000.0)
+        )
+        self._per_pair = (more - some) / 1000
+        self._per_prompt_token = some - none_scored - 1000 * self._per_pair
+        # Who only decodes does not meet the floor of attention within prompts.
+        work = Work(*(np.array([[value]]) for value in (0.0, 1.0, 1.0, 0.0, 0.0)))
+        self._prompt_floor = float((parts(c, z, work).attention * factor(z, "whole"))[0, 0])
+        self._decode_floor += self._prompt_floor
+        tokens = tokens - self._prompt_floor
         every = np.arange(most + 2)
         self._of_tokens: list[float] = np.interp(every, knots, tokens).tolist()
         self._of_rows: list[float] = np.interp(every, knots, rows).tolist()
@@ -94,7 +102,10 @@ class StepTable:
         if running:
             total += self._decode_floor + self._per_seq * running / stages
             total += self._per_context * self._seen(running, context) / stages
-        return total + self._per_pair * pairs / stages
+        if prompt_tokens:
+            scored = self._per_pair * pairs + self._per_prompt_token * prompt_tokens
+            total += self._prompt_floor + scored / stages
+        return total
 
     def run_s(self, decoding: int, context: float, steps: int) -> float:
         """Return the seconds of *steps* steps in which *decoding* sequences get a token each."""
