@@ -1,8 +1,9 @@
 """A registry that is slow waits longer before it blames others."""
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.registry.driven import CONFIG as DRIVEN
-from tests.unit.registry.driven import Driven, only
+from tests.unit.registry.driven import Driven
 from tests.unit.registry.one import Registry, at
 
 from opentela.core.ids import SessionId
@@ -14,6 +15,7 @@ from opentela.registry.local_health import LocalHealth
 from opentela.testing.owner import Owner
 
 CONFIG = RestraintConfig(lag_s=0.25, widen_max=3.0)
+ALWAYS_SLOW = replace(DRIVEN, restraint=RestraintConfig(lag_s=0.25, widen_max=4.0))
 
 
 @pytest.fixture
@@ -56,30 +58,53 @@ def test_one_never_widens() -> None:
     assert health.widening == 1.0
 
 
-def test_a_widened_detector_waits_longer_for_everything() -> None:
-    """For a beat, for the lease and for the answer to a probe."""
-    a = SessionId("a")
-    detector = Detector(DetectorConfig(late_beats=1.5, lease_beats=3.0, probes_min=1))
-    detector.watch(a, 0.0)
+def test_a_widened_detector_waits_longer_before_it_takes_silence_for_death() -> None:
+    """For the lease and for the answer to a probe; that nobody listens is as true as ever."""
+    a, b = SessionId("a"), SessionId("b")
+    detector = Detector(
+        DetectorConfig(late_beats=1.5, lease_beats=3.0, probes_min=1, probe_every_s=1.0)
+    )
     detector.widening = 2.0
-    assert detector.due(1.5) == []
-    assert detector.due(3.0) == [SendProbe(a, 1)]
-    assert detector.due(4.0) == []
-    assert detector.due(5.0) == [SendProbe(a, 2)]
-    assert detector.due(5.9) == []
-    assert detector.due(6.0) == [Failed(a)]
+    detector.watch(a, 0.0)
+    detector.watch(b, 0.0)
+    assert detector.due(1.5) == [SendProbe(a, 1), SendProbe(b, 2)]
+    detector.refused(b, 1.6)
+    assert detector.due(1.6) == [Failed(b)]
+    detector.unwatch(b)
+    found = [one for tick in range(16, 61) for one in detector.due(tick / 10)]
+    assert [one for one in found if isinstance(one, Failed)] == [Failed(a)]
+    assert isinstance(found[-1], Failed)
+    assert detector.failing == {a: 6.0}
 
 
-def test_a_registry_that_is_often_late_suspects_later(owner: Owner) -> None:
-    """Beats wait in its socket while it does something else."""
-    slow, quick = Driven().boot(), Driven().boot()
+def test_a_widened_detector_waits_longer_for_an_answer() -> None:
+    """It may lie in our socket."""
+    a = SessionId("a")
+    detector = Detector(
+        DetectorConfig(late_beats=1.5, lease_beats=2.0, probes_min=1, probe_timeout_s=3.0)
+    )
+    detector.widening = 2.0
+    detector.watch(a, 0.0)
+    for tick in range(100):
+        detector.due(tick / 10)
+    assert detector.failing == {a: 7.5}
+
+
+def test_a_registry_that_is_often_late_takes_silence_for_death_later(owner: Owner) -> None:
+    """Beats and answers wait in its socket while it does something else."""
+    slow, quick = Driven(ALWAYS_SLOW).boot(), Driven().boot()
     for registry in (slow, quick):
         registry.join(owner, 3.2)
-    # Late by less than what would make it pardon everybody.
-    slow.step(slow.machine.next_deadline() + 0.4, m.Tick())
-    probed = [bool(only(m.PublishProbe, one.run(4.9))) for one in (slow, quick)]
-    assert probed == [False, True]
-    assert DRIVEN.restraint.widen_max > 1
+    suspected = []
+    for registry in (slow, quick):
+        # Late by less than what would make it pardon everybody.
+        at_s = 0.0
+        while at_s < 3.2 + 6.0:
+            at_s = registry.machine.next_deadline() + (0.4 if registry is slow else 0.0)
+            registry.step(at_s, m.Tick())
+        (record,) = registry.machine.held.records.values()
+        suspected.append(is_suspected(record))
+    assert suspected == [False, True]
 
 
 def test_who_alone_could_not_reach_what_lives_was_wrong(owner: Owner) -> None:

@@ -102,7 +102,7 @@ class Detector:
     """Watches sessions; `due` tells what time has brought.
 
     Attributes:
-        widening: What time-outs are multiplied by, while this registry is slow itself.
+        widening: What lease and probe time-out are multiplied by, while this registry is slow.
     """
 
     def __init__(self, config: DetectorConfig) -> None:
@@ -270,7 +270,8 @@ class Detector:
         return min(time for time in times if time > now)
 
     def _late_at(self, watch: _Watch) -> float:
-        return watch.heard_at + watch.every_s * self._config.late_beats * self.widening
+        # Not widened: it only makes us ask, and "no responders" is true however slow we are.
+        return watch.heard_at + watch.every_s * self._config.late_beats
 
     def _lease_ends_at(self, watch: _Watch) -> float:
         return watch.heard_at + watch.every_s * self._config.lease_beats * self.widening
