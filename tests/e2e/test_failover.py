@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.nats, pytest.mark.slow, pytest.mark.timeout(240)]
 REQUESTS = 200
 FEWER_REQUESTS = 80
 """Where the survivor is a real engine, which computes."""
+HOME = "home.address=127.0.0.1:0"
+"""Has the router invite the sessions to a connection of their own."""
 LONGEST_S = 20.0
 """A frozen engine is found after some 6 s; then the request is asked elsewhere."""
 
@@ -47,9 +49,9 @@ def product(tmp_path: Path) -> Iterator[Product]:
         yield made
 
 
-def stage(product: Product, commands: dict[str, list[str]]) -> Scene:
+def stage(product: Product, commands: dict[str, list[str]], *settings: str) -> Scene:
     """Start a router and the engines, the first two at one site and the others at another."""
-    router = product.start_router()
+    router = product.start_router("router", *settings)
     leaves = [product.start_leaf("site-a"), product.start_leaf("site-b")]
     engines = [
         Engine(product.start_engine(name, leaves[index // 2], command))
@@ -76,19 +78,32 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [(kill_engine, freeze_engine), (kill_node, freeze_node)],
-    ids=["engines", "nodes"],
+    ("first", "second", "settings"),
+    [
+        (kill_engine, freeze_engine, ()),
+        (kill_node, freeze_node, ()),
+        (kill_engine, freeze_engine, (HOME,)),
+        (kill_node, freeze_node, (HOME,)),
+    ],
+    ids=["engines", "nodes", "engines-at-home", "nodes-at-home"],
 )
 def test_no_request_fails_while_one_of_three_dies_and_another_freezes(
-    product: Product, first: Callable[[Engine], None], second: Callable[[Engine], None]
+    product: Product,
+    first: Callable[[Engine], None],
+    second: Callable[[Engine], None],
+    settings: Sequence[str],
 ) -> None:
     """Unary requests all succeed; a stream that had begun ends well or with an error event."""
-    scene = stage(product, {name: fake_engine(name) for name in ("alpha", "beta", "gamma")})
+    commands = {name: fake_engine(name) for name in ("alpha", "beta", "gamma")}
+    scene = stage(product, commands, *settings)
     exchanges = run(scene, first, second)
     assert len(exchanges) == REQUESTS
     verify(exchanges, longest_s=LONGEST_S)
     assert {"alpha", "beta", "gamma"} <= {author(one) for one in exchanges}
+    called = [
+        event for engine in scene.engines for event in engine.service.events("channel_opened")
+    ]
+    assert bool(called) == bool(settings)
     # The faults did hit running requests, or this would have shown nothing.
     assert any(one.attempts > 1 or one.error for one in exchanges)
 

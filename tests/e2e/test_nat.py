@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e import sdk
-from tests.e2e.netns import NAT_IP, Lab
+from tests.e2e.netns import HUB_IP, NAT_IP, Lab
 from tests.e2e.product import NOTHING_TO_LEARN, Namespace, Product, Service, wait_for_models
 from tests.e2e.scenes import MODEL, llama_engine
 
@@ -53,6 +53,27 @@ def test_an_answer_streams_from_behind_a_nat_and_nothing_crosses_it_in_the_clear
     # The client's own hop is plain HTTP here, so the sniffer can read; the site's link is not.
     assert "Switzerland" in sdk.PROMPT
     assert at_client["words"]["Switzerland"] > 0
+    assert at_border["bytes"] > 0
+    assert at_border["words"]["Switzerland"] == 0
+
+
+def test_a_session_behind_a_nat_calls_home(lab: Lab, tmp_path: Path) -> None:
+    """It dials the router from within, under TLS; then requests pass no server of the mesh."""
+    with Product(tmp_path, public=Namespace(lab, "hub")) as product:
+        product.start_hub()
+        product.start_registry("registry", NOTHING_TO_LEARN)
+        router = product.start_router("router", f"home.address={HUB_IP}:0")
+        leaf = product.start_leaf("site-a", Namespace(lab, "n1"))
+        supervisor = product.start_engine("llama", leaf, llama_engine())
+        wait_for_models(router, MODEL)
+        argv = [sys.executable, "-m", "tests.e2e.sdk", "--url", router.url, "--model", MODEL]
+        Namespace(lab, "client").run(argv)
+        supervisor.wait_for("channel_opened")
+        border = sniff(product, lab, "nat", "wan", "Switzerland")
+        told = json.loads(Namespace(lab, "client").run(argv))
+        at_border = heard(border)
+    assert "Bern" in told["text"], told
+    assert told["finish"] == ["stop"]
     assert at_border["bytes"] > 0
     assert at_border["words"]["Switzerland"] == 0
 
