@@ -182,6 +182,8 @@ class Exchange:
         desk, incoming, heading = self._desk, self._incoming, self._heading
         chosen, leg = action.candidate, Leg(self)
         self._leg = leg
+        if self._stopwatch is not None:
+            self._stopwatch.opened_at = desk.clock.now()
         # What can wait until the request is on its way does.
         leg.stream = desk.link.open(
             chosen.path,
@@ -194,8 +196,6 @@ class Exchange:
             sink=leg,
         )
         now = desk.clock.now()
-        if self._stopwatch is not None:
-            self._stopwatch.opened_at = now
         desk.policy.on_request_start(self._call, chosen)
         leg.is_counted = True
         desk.outcomes.start(now, chosen.session)
