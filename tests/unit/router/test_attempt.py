@@ -217,13 +217,19 @@ def test_no_session_is_tried_twice() -> None:
     assert client.outcome is Outcome.FAILED
 
 
-def test_a_session_whose_channel_broke_is_asked_again() -> None:
-    """Over the mesh: the fault is not the session's. Another kind of failure ends it there."""
-    client = Client()
+def test_a_session_whose_channel_broke_is_asked_again_when_there_is_no_other() -> None:
+    """Once: over the mesh. The fault need not be the session's."""
+    client = Client(candidates=(A,))
     assert client.fail(FailKind.CHANNEL_LOST, begun=False)[-1] == TryOn(A, 100.0)
     client.fail(FailKind.REFUSED, begun=False)
-    assert client.at(0.125).tick()[0] == TryOn(B, 99.875)
-    assert client.attempts.tried == ("a", "a", "b")
+    assert kinds(client.at(0.125).tick()) == [GiveUp]
+    assert client.attempts.tried == ("a", "a")
+
+
+def test_another_session_is_asked_before_the_one_whose_channel_broke() -> None:
+    """A node that dies takes its channel along."""
+    client = Client(candidates=(A, B))
+    assert client.fail(FailKind.CHANNEL_LOST, begun=False)[-1] == TryOn(B, 100.0)
 
 
 def test_the_budget_ends_it() -> None:

@@ -9,7 +9,7 @@
                    WAITING ◄──── may try again ────► GiveUp        Break
 
 Until something was sent to the client an attempt that fails is followed by another, never at the
-same session unless it was the way there that broke: always when the engine surely did not begin (`definite`), and on paths that only
+same session unless only the way there broke and there is no other: always when the engine surely did not begin (`definite`), and on paths that only
 compute also when it may have. Answers that are not streams are held until they are whole, so that
 an engine lost in the middle of one costs only time. What was sent cannot be taken back: a stream
 that breaks then ends with an error event, and anything else with a cut connection.
@@ -98,7 +98,6 @@ class Attempts:
     """
 
     __slots__ = (
-        "_avoided",
         "_candidate",
         "_choose",
         "_config",
@@ -112,6 +111,7 @@ class Attempts:
         "_phase",
         "_refused",
         "_rng",
+        "_spared",
         "_streams",
         "_watch",
         "first_at",
@@ -125,7 +125,7 @@ class Attempts:
         self, *, config: AttemptConfig, path: EnginePath, streams: bool, choose: Choose, rng: Rng
     ) -> None:
         self.tried: tuple[SessionId, ...] = ()
-        self._avoided: tuple[SessionId, ...] = ()
+        self._spared: tuple[SessionId, ...] = ()  # can be reached otherwise
         self.outcome = Outcome.RUNNING
         self.status = 0
         self.first_at: float | None = None
@@ -273,8 +273,7 @@ class Attempts:
         if self._phase is _Phase.WAITING:
             return []
         if fail.kind is FailKind.CHANNEL_LOST:
-            # The session can still be reached: over the mesh.
-            self._avoided = self._avoided[:-1]
+            self._spared = self.tried[-1:]
         return self._fail(
             now, result, of_fail(fail), definite=fail.definite, retryable=fail.retryable
         )
@@ -301,7 +300,10 @@ class Attempts:
 
     def _try(self, now: float) -> list[Action]:
         """Go to the next session, or end with the best that is known."""
-        choice = self._choose(self._avoided)
+        choice = self._choose(self.tried)
+        if isinstance(choice, Fault) and self._spared:
+            choice = self._choose(tuple(one for one in self.tried if one not in self._spared))
+            self._spared = ()
         if isinstance(choice, Fault):
             if self._refused:
                 return self._reply(self._refused)
@@ -310,7 +312,6 @@ class Attempts:
         self._phase = _Phase.TRYING
         self._candidate = choice
         self.tried = (*self.tried, choice.session)
-        self._avoided = (*self._avoided, choice.session)
         self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
         return [TryOn(choice, max(self._ends_at - now, 0.001))]
 

@@ -140,6 +140,7 @@ class Channels:
             sign=self._identity.sign,
             verify=identity.verify,
         )
+        self._greetings[channel] = (asker, greeting)
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: channel, host, port, ssl=context
@@ -150,10 +151,6 @@ class Channels:
         if channel.certificate != invite.certificate:
             channel.close("another certificate than the router's")
             raise WireError("another certificate than the router's")
-        if self._is_closed:
-            channel.close("the session ended")
-            return
-        self._greetings[channel] = (asker, greeting)
         channel.say(greeting.hello)
 
     def _tell_failure(self, reason: str) -> None:
