@@ -54,8 +54,8 @@ _DTYPES: Final[Mapping[str, str]] = {
 }
 _ENGINES: Final = ("trtllm", "vllm")
 _FUSED: Final = frozenset({"gemm", "experts"})
-"""Operators that are taken as the first of these engines runs them, which fuses what goes with them:
-quantisation, routing. The others are taken as the second runs them."""
+"""Operators that are taken as the first of these engines runs them, which fuses what goes with
+them: quantisation, routing. The others are taken as the second runs them."""
 
 Row = Mapping[str, str]
 

@@ -81,6 +81,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         """Return the group of this point by one of its traits: `gpu`, `model`, …."""
         shape = self.shape
         return {
+            "id": self.id,
             "source": self.source,
             "mode": self.mode,
             "gpu": shape.gpu.id,
