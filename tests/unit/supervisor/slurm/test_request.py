@@ -134,7 +134,28 @@ def test_each_replica_is_a_step_of_its_own_share() -> None:
     assert '"${otela[@]}"' not in text
     lasting = script(replace(LEAST, lasts=True, prologue=("module load a",)), TEMPLATE)
     assert '"${otela[@]}" keep "$service" &' in lasting
+    assert subprocess.run(["bash", "-n", "-c", lasting], check=False).returncode == 0
     assert "\nmodule load a\n" in lasting
+
+
+def test_a_keeper_that_fails_is_started_again_and_ends_with_the_replicas(tmp_path: Path) -> None:
+    """Its exit is no reason for the service to end with its job."""
+    stubs = STUBS.replace(
+        "otela() { python3",
+        "sleep() { [[ $1 == 10 ]] && touch paused; }\n"
+        'otela() { if [[ $1 == keep ]]; then touch "kept-$BASHPID"; [[ -e paused ]] || return 1;'
+        ' trap "touch told; builtin exit 0" TERM; until [[ -e never ]]; do command sleep 0.05; done'
+        "; fi; until [[ -e paused && $(ls kept-* | wc -l) == 2 ]]; do command sleep 0.05; done"
+        "; command sleep 0.2; python3",
+    )
+    text = script(replace(LEAST, lasts=True, folder=str(tmp_path / "f")), stubs + TEMPLATE)
+    done = subprocess.run(
+        ["bash", "-c", text.replace("export -f", "export -f sleep")], cwd=tmp_path,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin"}, capture_output=True, text=True,
+        check=False, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "told").exists()
 
 
 def test_a_template_of_ones_own_may_use_what_is_known() -> None:

@@ -204,7 +204,16 @@ def exports(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
 
 _KEEPER: Final = """
 # Follows the replicas, submits a successor in time, and retires us for it.
-"${otela[@]}" keep "$service" &
+keep() {
+  local pid=
+  trap 'kill -TERM "$pid" 2>/dev/null; wait "$pid"; exit' TERM
+  until { "${otela[@]}" keep "$service" & pid=$!; wait "$pid"; }; do
+    sleep 10 &
+    pid=$!
+    wait "$pid"
+  done
+}
+keep &
 keeper=$!
 """
 
