@@ -18,6 +18,11 @@ def test_views_are_equal_soon_after_a_partition() -> None:
     assert healed.born == healed.died > 30
 
 
+def test_who_is_back_is_not_ended_before_its_first_beat() -> None:
+    """The word of its registry arrives first, after a silence longer than the grace."""
+    assert Split(128, seed=11).result().equal_s < 5.0
+
+
 def test_views_that_stay_different_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nobody looked closer where digests differ."""
     monkeypatch.setattr(exchange, "asks", lambda *_: [])

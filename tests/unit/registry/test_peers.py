@@ -45,6 +45,19 @@ def test_hearing_tells_who_was_away(peers: Peers) -> None:
     assert peers.heard("r2", 9.0)
 
 
+def test_who_comes_back_may_know_more_for_a_moment(peers: Peers) -> None:
+    """What its side says comes after its own word; a new peer brings no side along."""
+    peers.heard("r2", 0.0)
+    assert not peers.may_hear_more(4.0)
+    assert peers.may_hear_more(5.0)
+    peers.heard("r2", 20.0)
+    assert peers.may_hear_more(24.9)
+    peers.heard("r2", 24.0)
+    assert not peers.may_hear_more(25.0)
+    peers.heard("r3", 26.0)
+    assert not peers.may_hear_more(26.0)
+
+
 def test_partners_are_drawn_from_who_is_there(peers: Peers) -> None:
     """By the source of randomness that is handed in."""
     peers.heard("gone", 0.0)

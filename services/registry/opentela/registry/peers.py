@@ -34,11 +34,14 @@ class Peers:
         self._config = config
         self._site = site
         self._heard_at: dict[str, float] = {}
+        self._back_at = float("-inf")
         self._lives: dict[str, _Life] = {}
 
     def heard(self, name: str, now: float, *, site: str = "", instance: str = "") -> bool:
         """Take a peer's word that it is there; return whether it was away until now."""
         was_away = not self._is_there(name, now)
+        if was_away and name in self._heard_at:
+            self._back_at = now
         if name in self._heard_at or len(self._heard_at) < PEERS_MAX:
             self._heard_at[name] = now
             self._lives[name] = _Life(site, instance)
@@ -81,6 +84,14 @@ class Peers:
     def away(self, now: float) -> list[str]:
         """Return who is remembered and was not heard lately."""
         return [name for name in self.known(now) if not self._is_there(name, now)]
+
+    def may_hear_more(self, now: float) -> bool:
+        """Return whether a peer may hear whom nobody here does, or did so until just now.
+
+        The word of one that comes back is the first of its side to arrive: those whom it hears
+        need a moment to be heard here, too.
+        """
+        return bool(self.away(now)) or now < self._back_at + self._config.heard_s
 
     def _is_there(self, name: str, now: float) -> bool:
         at = self._heard_at.get(name)

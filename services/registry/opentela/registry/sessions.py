@@ -355,7 +355,7 @@ class Sessions:
         return actions
 
     def _overdue(self, at: Moment) -> list[SessionId]:
-        if self._peers.away(at.now):
+        if self._peers.may_hear_more(at.now):
             # It may hear whom nobody here does, and nothing takes an eviction back.
             return []
         bar = self._peers.bar(at.now)
