@@ -6,6 +6,7 @@ values everywhere, so that no block stays as it was. Small files are read whole.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -79,10 +80,10 @@ def measure(path: Path) -> Measured:
 
 def digest(file: Path) -> str:
     """Return the digest of one file: of all of it when it is small, else of its samples."""
-    size = file.stat().st_size
-    found = hashlib.blake2b(str(size).encode(), digest_size=_DIGEST_BYTES)
     is_weights = any(file.match(pattern) for pattern in _WEIGHTS)
     with file.open("rb", buffering=0) as opened:
+        size = os.fstat(opened.fileno()).st_size
+        found = hashlib.blake2b(str(size).encode(), digest_size=_DIGEST_BYTES)
         if size <= _HEAD_BYTES or (size <= _WHOLE_BYTES_MAX and not is_weights):
             found.update(opened.read())
             return found.hexdigest()
