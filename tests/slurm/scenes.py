@@ -41,6 +41,7 @@ class Site:
         leaf = product.start_leaf("site-a")
         self._leaf = leaf
         self._count = 0
+        self._tool: Path | None = None
         self._known: set[str] = set()
         self.begin()
 
@@ -92,6 +93,13 @@ class Site:
         """Return what `otela jobs` says of the service."""
         (row,) = json.loads(self.otela("jobs", "--json"))
         return row
+
+    def seen_sessions(self) -> Any:
+        """Return what `otela sessions` says."""
+        if self._tool is None:
+            self._tool = self.product.admit("tool", "looker")
+        told = self.product.otela("sessions", "--access", str(self._tool), "--json")
+        return json.loads(told)
 
     def sessions(self) -> int:
         """Return how many sessions the router would send requests to."""

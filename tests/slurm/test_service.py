@@ -1,6 +1,7 @@
 """A service in real jobs: what an ordinary user does with it, and what Slurm does to it."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,10 +36,15 @@ def site(mesh: Site, cluster: Cluster) -> Site:
 
 def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
     """Two replicas in one job, each with its own GPU; in order to the end, and nothing is left."""
-    job = site.submit("--replicas", "2", "--replicas-per-node", "2")
-    site.wait_for_sessions(2)
+    job = site.submit("--follow", "--replicas", "2", "--replicas-per-node", "2")
     (row,) = site.listed()["jobs"]
     assert (row["job"], row["phase"], row["ready"], row["replicas"]) == (job, "running", 2, 2)
+    site.wait_for_sessions(2)
+    # Both ask Slurm: an old release tells a job its end by no variable.
+    told = site.seen_sessions()
+    assert [abs(one["left_s"] - site.listed()["jobs"][0]["left_s"]) < 5 for one in told] == [
+        True
+    ] * 2
     refused = site.otela(
         *("submit", "--name", "tiny", "--access", str(site.access), "--time", "5m", "--", "true"),
         check=False,
@@ -65,6 +71,7 @@ def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
     assert list(site.lives().values()) == [["JOINING", "SERVING", "DRAINING", "LEFT"]] * 2
 
 
+@pytest.mark.timeout(300)  # a minute is the least that a job can last
 def test_a_service_outlasts_its_job(site: Site) -> None:
     """No answer is lost across the hand-over: whole ones succeed, streams do or say why not."""
     first = site.submit("--lasting", *QUICK, engine=fake_engine("alpha"), time="1m")
@@ -164,3 +171,21 @@ def test_a_lost_node_is_given_up_and_its_job_serves_elsewhere(site: Site) -> Non
     site.cluster.run(
         *("scontrol", "update", f"nodename={node}", "state=resume"), user="root", check=False
     )
+
+
+def test_a_replica_across_nodes_ends_as_a_whole(site: Site) -> None:
+    """Its first node is offered, the others work for it; what has lost one of them is no engine."""
+    worker = f"{sys.executable} -c 'import time; time.sleep(600)' {{head}} {{rank}}"
+    job = site.submit("--nodes-per-replica", "2", "--worker", worker)
+    site.wait_for_sessions(1)
+    (pid,) = [
+        pid
+        for pid in site.cluster.processes(SLURM_JOB_ID=str(job), SLURM_PROCID="1")
+        if b"time.sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    assert words[-3:-1] == [b"n1", b"1"]
+    signal_all([pid], signal.SIGKILL)
+    site.wait_for_sessions(0)
+    site.wait_for_end(job)
+    site.cluster.wait_for_state(job, "FAILED")
