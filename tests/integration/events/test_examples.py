@@ -7,16 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.events.test_events import kept  # noqa: F401  a fixture
-from tests.integration.registry.field import Field, new_owner
+from tests.integration.registry.field import QUICK, Field, new_owner
 
 from opentela.core.record import Lifecycle
 from opentela.mesh import access as accesses
+from opentela.registry.config import DetectorConfig
 from opentela.testing.mesh import until
 
 pytestmark = pytest.mark.nats
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+PATIENT = replace(QUICK, detector=DetectorConfig(grace_s=600.0))
+"""What went down is not laid to rest while the example starts."""
 NOTE = """\
 import json, os, sys
 told = {key: value for key, value in os.environ.items() if key.startswith("OTELA_")}
@@ -37,7 +41,7 @@ async def test_a_command_runs_for_each_session_that_ends(
     def noted() -> list[dict[str, str]]:
         return [json.loads(line) for line in notes.read_text().splitlines()]
 
-    async with kept.registry() as registry:
+    async with kept.registry(config=PATIENT) as registry:
         await until(lambda: registry.status()["events_kept"] == "yes")
         before, after = new_owner(models=("m", "n")), new_owner()
         async with kept.session(before) as session:
