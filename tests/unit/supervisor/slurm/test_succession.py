@@ -52,6 +52,14 @@ def test_our_own_load_teaches_too() -> None:
     assert one.ready_at == START + 400
 
 
+def test_a_keeper_that_was_started_again_does_not_take_uptime_for_load() -> None:
+    """An earlier one noted when we were ready."""
+    one = Succession(RULES, started_at=START, drain_at=DRAIN, ready_at=START + 100)
+    one.step(START + 5_000, READY)
+    assert one.ready_at == START + 100
+    assert one.submit_at == DRAIN - (150 + 50 + 10)
+
+
 def test_slurms_own_estimate_counts_if_it_is_worse() -> None:
     """And is dropped when Slurm can no longer say."""
     one = made(load_s=200, queue_s=100)

@@ -98,6 +98,7 @@ class Keeper:
             self._service.rules,
             started_at=own.starts_at,
             drain_at=own.ends_at - self._service.drain_before_s,
+            ready_at=self._run.ready_at,
             **known._asdict(),
         )
 

@@ -121,6 +121,7 @@ class Succession:
         rules: See there.
         started_at: When our job started; instants are Unix seconds.
         drain_at: When our replicas take nothing new.
+        ready_at: When all of them first took requests, as an earlier keeper of this job noted.
         load_s: The longest load that earlier jobs showed; 0 for unknown.
         queue_s: The longest wait that they showed.
         unserved: So many jobs before us were never ready.
@@ -137,17 +138,18 @@ class Succession:
         *,
         started_at: float,
         drain_at: float,
+        ready_at: float = 0.0,
         load_s: float = 0.0,
         queue_s: float = 0.0,
         unserved: int = 0,
     ) -> None:
-        self.ready_at = 0.0
+        self.ready_at = ready_at
         self.successor = 0
         self.gave_up = False
         self._rules = rules
         self._started_at = started_at
         self._drain_at = drain_at
-        self._load_s = load_s
+        self._load_s = max(load_s, ready_at - started_at) if ready_at else load_s
         self._queue_s = queue_s
         self._estimate_s = 0.0
         self._unserved = unserved
