@@ -1,13 +1,18 @@
-"""The simulator: how well it meets measurements, and how quick it is."""
+"""The placer: how well its simulator meets measurements, how good its placements are, how quick."""
 
 import argparse
 from types import ModuleType
 from typing import Final
 
-from tests.bench import placer_accuracy, placer_speed
+from tests.bench import placer_accuracy, placer_replay, placer_solver, placer_speed
 from tests.bench.report import Figure
 
-PARTS: Final[dict[str, ModuleType]] = {"accuracy": placer_accuracy, "speed": placer_speed}
+PARTS: Final[dict[str, ModuleType]] = {
+    "accuracy": placer_accuracy,
+    "speed": placer_speed,
+    "solver": placer_solver,
+    "replay": placer_replay,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
