@@ -74,6 +74,7 @@ def of(shapes: Sequence[ReplicaShape], fit: Fit) -> tuple[Columns, Floats]:
     """Return the columns of *shapes* and the factors of each, the latter of shape (N, K)."""
     cache: dict[ReplicaShape, int] = {}
     known: dict[tuple[str, ...], Floats] = {}
+    curves: dict[tuple[str, str, str, bool], _Cells] = {}
     rows: list[_Cells] = []
     factors: list[Floats] = []
     index = []
@@ -81,7 +82,7 @@ def of(shapes: Sequence[ReplicaShape], fit: Fit) -> tuple[Columns, Floats]:
         at = cache.get(shape)
         if at is None:
             at = cache[shape] = len(rows)
-            rows.append(_row(shape, fit))
+            rows.append(_row(shape, fit, curves))
             kind = levels_of(shape)
             if kind not in known:
                 known[kind] = fit.factors(shape)
@@ -128,8 +129,8 @@ def link_bandwidth(gpu: Gpu, tp: int) -> float:
 _Cells = tuple[float | tuple[float, ...], ...]
 
 
-def _row(shape: ReplicaShape, fit: Fit) -> _Cells:
-    """Return the cells of *shape* in the order of `Columns`."""
+def _row(shape: ReplicaShape, fit: Fit, curves: dict[tuple[str, str, str, bool], _Cells]) -> _Cells:
+    """Return the cells of *shape* in the order of `Columns`; *curves* are those met already."""
     is_mixed = shape.w_dtype == "mxfp4" and shape.model.experts > 0
     bits = bytes_class(shape)
     narrow = DTYPE_BYTES[shape.w_dtype]
@@ -143,7 +144,11 @@ def _row(shape: ReplicaShape, fit: Fit) -> _Cells:
     )
     weights = (narrow, _WIDE if is_mixed else narrow)
     other_bits = "16" if is_mixed else bits
-    return divided + _of_model(shape) + weights + _of_gpu(shape, fit, bits, other_bits)
+    key = (shape.gpu.id, bits, other_bits, shape.model.attention == "mla")
+    if key not in curves:
+        curves[key] = _curves(fit.curves(shape.gpu), bits, other_bits, is_latent=key[3])
+    rates = _of_gpu(shape, bits, other_bits)
+    return divided + _of_model(shape) + weights + rates + curves[key] + _of_engine(shape)
 
 
 def _of_model(shape: ReplicaShape) -> _Cells:
@@ -179,20 +184,37 @@ def _of_model(shape: ReplicaShape) -> _Cells:
     )
 
 
-def _of_gpu(shape: ReplicaShape, fit: Fit, bits: str, other_bits: str) -> _Cells:
-    gpu, engine, curves = shape.gpu, catalogue.engine(shape.engine), fit.curves(shape.gpu)
+def _of_gpu(shape: ReplicaShape, bits: str, other_bits: str) -> _Cells:
+    gpu = shape.gpu
     return (
         gpu.bandwidth,
         peak_flops(gpu, bits),
         peak_flops(gpu, other_bits),
         gpu.flops_bf16,
         link_bandwidth(gpu, shape.stage_gpus),
+    )
+
+
+def _curves(curves: Curves, bits: str, other_bits: str, *, is_latent: bool) -> _Cells:
+    """Return the curves of a GPU in the order of `Columns`.
+
+    Heads that share a latent multiply matrices, and reach what prompts reach of the arithmetic.
+    """
+    floor, moved, done, seq = _curve(curves, "decode")
+    prefill = _curve(curves, "prefill")
+    return (
         _curve(curves, f"gemm{other_bits}"),
         _curve(curves, "gemm16"),
-        _decode_curve(shape, curves),
-        _curve(curves, "prefill"),
+        (floor, moved, prefill[1] if is_latent else done, seq),
+        prefill,
         _curve(curves, f"experts{bits}"),
         _curve(curves, "collective"),
+    )
+
+
+def _of_engine(shape: ReplicaShape) -> _Cells:
+    engine = catalogue.engine(shape.engine)
+    return (
         shape.max_batch or engine.batch_max,
         shape.batched_tokens_max or engine.batched_tokens_max,
         float(engine.reserves_whole),
@@ -210,15 +232,6 @@ def _attention_columns(shape: ReplicaShape) -> tuple[float, float]:
         return (shared + (whole - shared) / tp) / model.hidden, inner
     inner = model.heads / tp * model.head_dim
     return inner + 2 * max(1.0, model.kv_heads / tp) * model.head_dim, inner
-
-
-def _decode_curve(shape: ReplicaShape, curves: Curves) -> tuple[float, ...]:
-    """Return the curve of attention to the KV cache.
-
-    Heads that share a latent multiply matrices, and reach what prompts reach of the arithmetic.
-    """
-    floor, moved, done, seq = _curve(curves, "decode")
-    return floor, moved, curves["prefill"][1] if shape.model.attention == "mla" else done, seq
 
 
 def _full_share(shape: ReplicaShape) -> float:
