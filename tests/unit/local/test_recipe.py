@@ -41,4 +41,4 @@ def test_the_router_takes_its_recipe(tmp_path: Path) -> None:
 def test_a_recipe_is_toml() -> None:
     """People read and copy it."""
     made = tomllib.loads(recipe.router(access=ACCESS, token_file=TOKEN, api="h:1"))
-    assert set(made) == {"access", "listen", "health", "log"}
+    assert set(made) == {"access", "listen", "home", "health", "log"}
