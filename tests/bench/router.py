@@ -46,6 +46,7 @@ STAGES: Final = {"ingress": "0.33", "lookup": "0.07", "mesh": "1.00 (0.5 there, 
 PEER_UP_WITHIN_S: Final = 30.0
 SATURATED_S: Final = 4.0
 CONCURRENCY: Final = 16
+LINKS: Final = {"plain": (False,), "tls": (True,), "both": (False, True)}
 MESH: Final = "mesh"
 HOME: Final = "called home"
 """The two ways from a router to the session: by hub and leaf, and over its own connection."""
@@ -94,6 +95,9 @@ class Scene(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this area."""
     parser.add_argument("--peer", choices=peers.NAMES, help="also measure this one, by pip")
+    parser.add_argument(
+        "--links", choices=tuple(LINKS), default="both", help="how those of the mesh are encrypted"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer requests, rates 4 and 16")
 
 
@@ -101,7 +105,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure everything, with and without TLS."""
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     figures: list[Figure] = []
-    for tls in (False, True):
+    for tls in LINKS[options.links]:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             product = stack.enter_context(Product(folder, tls=tls))
