@@ -1,6 +1,6 @@
 """The registry on real servers: propagation, traffic, scale, death, partition.
 
-Each stage is measured by itself: `--stage propagation-sites-8`; without it, all of them, which takes some
+Each stage is measured by itself: `--stage propagation-sites-8`; without it all are, which takes
 twenty minutes. Figures of a stage are kept in `build/bench/registry-<stage>.json`.
 """
 

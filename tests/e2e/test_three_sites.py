@@ -1,4 +1,4 @@
-"""A site is cut off while sessions are born and die on both sides; healed, all is known and true."""
+"""A site is cut off while sessions are born and die on both sides; healed, all is known."""
 
 from collections.abc import Iterator
 from pathlib import Path

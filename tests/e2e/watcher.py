@@ -1,9 +1,9 @@
 """Views of the mesh that tell what they see and when: what routers, placers and tools would know.
 
 `python -m tests.e2e.watcher ACCESS…` holds one view with its own connection for each access file
-(of a registry: a whole registry), and prints JSON lines: `watching` when all are caught up, `changed`
-for each record that is new or different, and, asked by SIGUSR1, `held` for each view's whole map.
-Instants are of the machine's monotonic clock, which all processes of a test share.
+(of a registry: a whole registry), and prints JSON lines: `watching` when all are caught up,
+`changed` for each record that is new or different, and, asked by SIGUSR1, `held` for each view's
+whole map. Instants are of the machine's monotonic clock, which all processes of a test share.
 """
 
 import argparse

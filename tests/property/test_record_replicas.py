@@ -1,4 +1,4 @@
-"""Replicas of records: the join is the least, memory is shortened safely, the wire loses nothing."""
+"""Replicas of records: a least join, memory that is shortened safely, a wire without loss."""
 
 import random
 from functools import reduce

@@ -1,4 +1,4 @@
-"""The model of SWIM that the product is compared with is true to what is published of memberlist."""
+"""The model of SWIM beside the product is true to what is published of memberlist."""
 
 import math
 import random

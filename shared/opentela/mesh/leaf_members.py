@@ -1,4 +1,4 @@
-"""Who is named as working behind a leaf, and was never let in: a slip of the pen, or yet to come."""
+"""Who is named as working behind a leaf, and was never let in: a slip, or yet to come."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,8 @@ def unknown(admissions: Sequence[Admission], options: LeafOptions) -> list[str]:
         if name not in providers
     ]
     return lines + [
-        f"no site {site} is known yet; otela mesh leaf --site {site} --hub, with this leaf's address"
+        f"no site {site} is known yet; otela mesh leaf --site {site} --hub,"
+        " with this leaf's address"
         for site in options.behind
         if ("leaf", f"leaf-{site}") not in known
     ]

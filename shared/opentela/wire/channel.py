@@ -1,8 +1,8 @@
 """Channels: frames between one router and one session over a TCP connection of their own.
 
-A router that can be dialled says so in an `Invite`, which only routers can publish to a session. The
-session dials, both prove with their NKeys who they are, and from then on frames pass as they do on
-the mesh::
+A router that can be dialled says so in an `Invite`, which only routers can publish to a session.
+The session dials, both prove with their NKeys who they are, and from then on frames pass as
+they do on the mesh::
 
     u32 big-endian length | frame         a length of 0 only shows that the sender lives
 

@@ -14,7 +14,8 @@ what is structured is a msgpack array that newer peers may lengthen::
 
     meta    [method, path, headers, more, credit, deadline_s, trace, length]
 
-Router to session: Open, Body, Credit, Cancel, Invite. Session to router: Head, Data, End, Fail, Credit.
+Router to session: Open, Body, Credit, Cancel, Invite.
+Session to router: Head, Data, End, Fail, Credit.
 The first frame of any kind from the session acknowledges the Open; `Credit` is sent for that
 when nothing else is ready. Credit counts from the start of the stream, so that one that is lost,
 repeated or late does no harm. Both ends speak when they have been silent: an empty `Data`, a

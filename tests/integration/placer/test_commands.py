@@ -66,7 +66,9 @@ def test_what_cannot_be_met_is_one_line(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr.startswith("otela plan: llama-3.1-8b: 9.01e+05 requests/s are asked, at most")
+    assert ended.stderr.startswith(
+        "otela plan: llama-3.1-8b: 9.01e+05 requests/s are asked, at most"
+    )
     assert ended.stderr.count("\n") == 1
 
 

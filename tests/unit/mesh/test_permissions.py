@@ -15,7 +15,10 @@ EXPECTED = {
     "registry": (
         Member(role=Role.REGISTRY, name="r1"),
         "probe.> verdict.> registries gossip.> snapshot inbox.> events.>",
-        "advice.> sighting.> delta.> beat.> verdict.> registries gossip.r1 snapshot relay inbox.r1.> reply.r1.>",
+        (
+            "advice.> sighting.> delta.> beat.> verdict.> registries gossip.r1 snapshot relay"
+            " inbox.r1.> reply.r1.>"
+        ),
     ),
     "router": (
         ROUTER,

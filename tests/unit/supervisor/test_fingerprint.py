@@ -26,7 +26,7 @@ def test_a_change_of_any_part_changes_it() -> None:
         "engine": ("vllm", "0.33.0"),
         "context_max": 8192,
         "quantisation": "",
-        "weights": "abd",
+        "weights": "other",
         "adapter": "lora",
         "told": (),
         "arguments": (),

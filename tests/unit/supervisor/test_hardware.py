@@ -15,7 +15,9 @@ NVML = r"""
 int nvmlInit_v2(void) { return FAILS; }
 int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = 3; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *)(long)(i + 1); return i == 1; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) {
+  *d = (void *)(long)(i + 1); return i == 1;
+}
 int nvmlDeviceGetName(void *d, char *s, unsigned n) { strncpy(s, "NVIDIA H200", n); return 0; }
 int nvmlDeviceGetUUID(void *d, char *s, unsigned n) {
   strncpy(s, (long)d == 1 ? "GPU-a" : "GPU-c", n); return 0;

@@ -1,8 +1,8 @@
 """How far a registry trusts its own ears: whoever is slow waits longer before it blames others.
 
 Each sign that this registry itself is slow widens lease and probe time-out by one more of what they
-are, and each round without one takes that back. Signs are: it woke up later than it had asked for, and it
-could not reach a session that its peers could, whose owner then refuted. The local health
+are, and each round without one takes that back. Signs are: it woke up later than it had asked for,
+and it could not reach a session that its peers could, whose owner then refuted. The local health
 multiplier is Lifeguard's (Dadgar et al., 2018), and so is counting up by events and down by calm.
 """
 

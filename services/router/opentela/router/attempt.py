@@ -9,7 +9,8 @@
                    WAITING ◄──── may try again ────► GiveUp        Break
 
 Until something was sent to the client an attempt that fails is followed by another, never at the
-same session unless only the way there broke and there is no other: always when the engine surely did not begin (`definite`), and on paths that only
+same session unless only the way there broke and there is no other: always when the engine surely
+did not begin (`definite`), and on paths that only
 compute also when it may have. Answers that are not streams are held until they are whole, so that
 an engine lost in the middle of one costs only time. What was sent cannot be taken back: a stream
 that breaks then ends with an error event, and anything else with a cut connection.

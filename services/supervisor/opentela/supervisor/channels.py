@@ -1,4 +1,4 @@
-"""Channels to the routers that can be dialled: made on invitation, and given to a session's gateway.
+"""Channels to the routers that can be dialled, made on invitation, for one session's gateway.
 
 Only routers can publish to a session, so that an invitation is a router's word. What answers at the
 address must still prove that it is that router, and we that we are the session.

@@ -63,7 +63,7 @@ def from_nvidia_smi(listed: str) -> list[Gpu]:
 
 
 def from_amd_smi(document: str) -> list[Gpu]:
-    """Return what `amd-smi static --asic --json` says; older releases leave the outer object out."""
+    """Return what `amd-smi static --asic --json` says; older releases have no outer object."""
     read = _json(document)
     entries = read.get("gpu_data", [read]) if isinstance(read, dict) else read
     found = []

@@ -89,5 +89,5 @@ def found(rows: Iterable[Row], how: str) -> Found:
 
 
 def removals(rows: Iterable[Row]) -> list[float]:
-    """Return, in order, after how long the dead were removed for good, where that was waited for."""
+    """Return, in order, after how long the dead were removed for good, where that was seen."""
     return sorted(death.removed_s for row in rows for death in row.deaths if death.removed_s >= 0)

@@ -1,4 +1,4 @@
-"""Rows of a campaign on disk: one file a setting, one line a seed, so that it goes on after a stop."""
+"""Rows of a campaign on disk: a file a setting, a line a seed, so that it can be resumed."""
 
 from collections.abc import Iterable
 from pathlib import Path

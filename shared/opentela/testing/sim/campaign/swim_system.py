@@ -86,7 +86,7 @@ class SwimShell:
                     self._tell(self.node.name, member, "back")
 
     def _stream(self, to: str, packet: Packet) -> None:
-        """Open a connection and send; what is lost is sent again, as TCP does, and so comes late."""
+        """Open a connection and send; what is lost is sent again, as by TCP, and comes late."""
         node, network = self.node, self.node.world.network
         target = node.world.nodes[to]
         if not (network.passes(node, target) and network.passes(target, node)):
