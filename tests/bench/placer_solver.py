@@ -59,8 +59,10 @@ class Case(NamedTuple):
     time_max_s: float
 
 
-_QUICK: Final = Limits(time_s=0.8, gap=0.008)
-_LONG: Final = Limits(time_s=4.5, gap=0.02)
+# Time is that on a processor, so that a busy machine changes little. Limits are by the clock, and
+# wide therefore: the gap is what ends the search.
+_QUICK: Final = Limits(time_s=5.0, gap=0.0095)
+_LONG: Final = Limits(time_s=20.0, gap=0.03)
 CASES: Final = (
     Case("cost, demand fits", Objective.COST, 0.0, _QUICK, 0.01, 1.0),
     Case("served, half of what there is", Objective.SERVED, 0.5, _QUICK, 0.01, 1.0),
@@ -86,12 +88,12 @@ def run(options: argparse.Namespace) -> list[Figure]:
         gaps, times = [gap for gap, _ in told], [spent for _, spent in told]
         if options.show:
             for seed, (gap, spent) in enumerate(told):
-                print(f"{case.name:34} {seed:3} gap {gap:7.3%} in {spent:5.2f} s")
+                print(f"{case.name:34} {seed:3} gap {gap:7.3%} in {spent:5.2f} s", flush=True)
         figures += [
             Figure.below(f"{case.name}: worst gap", 100 * max(gaps), "%", 100 * case.gap_max),
-            Figure.below(f"{case.name}: longest", max(times), "s", case.time_max_s),
+            Figure.below(f"{case.name}: longest", max(times), "s CPU", case.time_max_s),
             Figure(f"{case.name}: median gap", 100 * _median(gaps), "%"),
-            Figure(f"{case.name}: median time", _median(times), "s"),
+            Figure(f"{case.name}: median time", _median(times), "s CPU"),
         ]
     return figures
 
@@ -180,9 +182,9 @@ def _published() -> Figure:
 
 
 def _timed(work: Callable[[], Solved]) -> tuple[Solved, float]:
-    began = time.perf_counter()
+    began = time.process_time()
     solved = work()
-    return solved, time.perf_counter() - began
+    return solved, time.process_time() - began
 
 
 def _median(values: list[float]) -> float:
