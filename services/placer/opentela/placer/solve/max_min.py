@@ -39,8 +39,14 @@ _PER_GPU_USD_H: Final = 1e-3
 _FIRST: Final = 0.87
 """Share of what the relaxation allows that is asked for first: whole replicas mostly reach it."""
 
-_SHARE_OF_TIME: Final = 0.3
+_SHARE_OF_TIME: Final = 0.2
 """Share of the time left that one question may take; without an answer the next asks for less."""
+
+_SHARE_OF_PROOF: Final = 0.08
+"""The same for a question that is asked for a proof: those that can be had are quick."""
+
+_APART: Final = 1.005
+"""How near the bound comes to a share that was not answered."""
 
 _POLISH: Final = 0.25
 """Share of the time that is kept for serving more of the models that are not the worst off."""
@@ -75,7 +81,9 @@ class MaxMin:
             if verdict is Verdict.INFEASIBLE:
                 self.high = search = share
             elif self.low < share:
-                # No answer: it may be possible, but where to look is below.
+                # No answer: it may be possible, but where to look is below. What is proven may
+                # still come down to here.
+                self._tighten(share, keep_s)
                 search = share
             else:
                 search = max(search, self.low)
@@ -92,6 +100,17 @@ class MaxMin:
             programs=self.effort.programs,
             took_s=self.effort.took_s,
         )
+
+    def _tighten(self, below: float, keep_s: float) -> None:
+        """Bring the bound down towards *below*, as far as proofs are quick."""
+        while (
+            self._is_open(self.high) and self.high / below > _APART and self.effort.left_s > keep_s
+        ):
+            share = math.sqrt(below * self.high)
+            if self._ask(share, _SHARE_OF_PROOF) is Verdict.INFEASIBLE:
+                self.high = share
+            else:
+                below = max(share, self.low)
 
     def _is_open(self, search: float) -> bool:
         apart = gap(Objective.MAX_MIN, max(self.low, 0.0), search)
@@ -110,10 +129,10 @@ class MaxMin:
             return min(1.0, self.low * max(_STEP, 1 + self.effort.limits.gap / 2))
         return math.sqrt(self.low * search)
 
-    def _ask(self, share: float) -> Verdict:
+    def _ask(self, share: float, part: float = _SHARE_OF_TIME) -> Verdict:
         cols, milp = self._program(share)
         hint = cols.point(self.counts) if self.counts else None
-        time_s = max(0.05, self.effort.left_s * _SHARE_OF_TIME)
+        time_s = max(0.05, self.effort.left_s * part)
         answer = self.effort.solve(milp, hint, time_s=time_s, gap=_ANY)
         if answer.x is not None:
             self._take(cols.counts(answer.x), cols.worth(answer.x))
