@@ -87,6 +87,15 @@ def test_a_replica_is_simulated() -> None:
     assert "cannot run on 1 of h100-80g-sxm" in wrong.stderr
 
 
+@pytest.mark.parametrize("option", ["--w-dtype", "--kv-dtype"])
+def test_a_width_that_nobody_knows_is_named(option: str) -> None:
+    """With those that there are."""
+    wrong = otela("simulate", "llama-3.1-8b", "--gpu", "h100-80g-sxm", option, "nope")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith(f"otela simulate: {option}: no numbers are stored as 'nope'")
+    assert "fp8" in wrong.stderr
+
+
 def test_a_trace_is_replayed_into_a_page(tmp_path: Path) -> None:
     """Figures, plots and one page; the same seed gives the same figures."""
     arguments = (

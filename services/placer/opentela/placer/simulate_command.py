@@ -11,6 +11,7 @@ from rich.table import Table
 from opentela.core.errors import UsageError
 from opentela.placer import catalogue
 from opentela.placer.shapes import (
+    DTYPE_BYTES,
     Floats,
     Model,
     Replica,
@@ -46,6 +47,10 @@ def simulated(
     Raises:
         UsageError: A name is unknown, or the shape cannot run.
     """
+    for option, dtype in (("--w-dtype", w_dtype), ("--kv-dtype", kv_dtype)):
+        if dtype not in DTYPE_BYTES:
+            known = ", ".join(DTYPE_BYTES)
+            raise UsageError(f"{option}: no numbers are stored as {dtype!r}", remedy=f"use {known}")
     shape = ReplicaShape(
         model=_model(model), gpu=catalogue.gpu(gpu), tp=tp, pp=pp,
         w_dtype=w_dtype, kv_dtype=kv_dtype, engine=catalogue.engine(engine).id,
