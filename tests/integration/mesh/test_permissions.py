@@ -21,7 +21,7 @@ from opentela.wire import subjects
 pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
 
 PLACES = (HUB, "a")
-PATHS = {"delta", "beat", "probe", "verdict", "data", "command"}
+PATHS = {"advice", "sighting", "delta", "beat", "probe", "verdict", "data", "command"}
 """Conversations whose subjects end with provider, site and session."""
 
 
