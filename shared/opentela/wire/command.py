@@ -17,10 +17,16 @@ import msgspec
 from opentela.core.errors import WireError
 from opentela.core.ids import SessionId
 
+ENGINE: Final = "agent"
+"""What the offer of an agent's session names as its engine; it has no models, and no requests come
+to it."""
+TEMPLATES: Final = "otela.templates"
+"""Label of an agent's session: the templates that a `Start` may name, separated by commas."""
 COMMAND: Final = "otela.command"
 """Label of a session: the `Start` that it was made by."""
 AGENT: Final = "otela.agent"
-"""Label of a session: the session of the agent that runs it."""
+"""Label of a session: that of the agent which ran it at its start; an agent that was given up by
+registries goes on as another session."""
 COMMAND_BYTES_MAX: Final = 64 * 1024
 """A `Holding` of 64 replicas with long names is a fourth of it."""
 
