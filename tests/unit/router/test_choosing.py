@@ -1,9 +1,11 @@
 """Directory, wishes, ejections and policy each have their say, in that order."""
 
+from collections.abc import Callable
+
 from tests.unit.router.parts import Dice, record, session_of
 
 from opentela.core.record import Lifecycle
-from opentela.router.choosing import Chooser
+from opentela.router.choosing import LASTS_MAX_S, Chooser
 from opentela.router.config import EjectionConfig
 from opentela.router.directory import Candidate, Directory
 from opentela.router.fault import Fault, FaultKind
@@ -91,3 +93,47 @@ def test_unknown_and_absent_models_differ() -> None:
     absent = bench.fault()
     assert absent.kind is FaultKind.NO_LIVE_SESSION
     assert absent.retry_after_s > 0
+
+
+def test_a_session_that_will_not_see_the_end_of_the_answer_is_a_last_resort() -> None:
+    """What the request will take counts on top of the margin; how long is not asked in vain."""
+    asked: list[float] = []
+
+    def lasts(seconds: float) -> Callable[[], float]:
+        def answer() -> float:
+            asked.append(seconds)
+            return seconds
+
+        return answer
+
+    bench = Bench()
+
+    def chosen(seconds: float, wall: float) -> set[str]:
+        call = Call("m", "r")
+        found = set()
+        for _ in range(3):
+            choice = bench.chooser.choose(
+                call, NO_WISH, (), now=0.0, wall=wall, lasts=lasts(seconds)
+            )
+            assert isinstance(choice, Candidate)
+            found.add(choice.session)
+        return found
+
+    everybody, lasting = {session_of(n) for n in range(3)}, {session_of(n) for n in range(2)}
+    assert chosen(100.0, wall=4800.0) == everybody
+    assert chosen(100.5, wall=4800.0) == lasting
+    assert chosen(1e9, wall=5000.0 - 100.0 - LASTS_MAX_S) == everybody
+    asked.clear()
+    assert chosen(1e9, wall=0.0) == everybody
+    assert not asked
+
+
+def test_the_last_resort_is_taken_when_nobody_else_is_there() -> None:
+    """The supervisor itself knows best whether it still fits."""
+    bench = Bench()
+    tried = [session_of(0), session_of(1)]
+    choice = bench.chooser.choose(
+        Call("m", "r"), NO_WISH, tried, now=0.0, wall=4990.0, lasts=lambda: 60.0
+    )
+    assert isinstance(choice, Candidate)
+    assert choice.session == session_of(2)

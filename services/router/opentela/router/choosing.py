@@ -1,6 +1,6 @@
 """Which session a request is tried on next: directory, wishes, ejections, policy, in that order."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from opentela.core.ids import SessionId
@@ -10,6 +10,8 @@ from opentela.router.matching import Wish, admitted, best_tier
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Call, Policy
 
+LASTS_MAX_S: Final = 3600.0
+"""No request is reckoned to take longer: routers end what does, by default."""
 _ALL_TRIED: Final = Fault(
     kind=FaultKind.NO_LIVE_SESSION, message="No other session serves the model now."
 )
@@ -34,8 +36,18 @@ class Chooser:
         *,
         now: float,
         wall: float,
+        lasts: Callable[[], float] | None = None,
     ) -> Candidate | Fault:
-        """Return a session that was not *tried*, or why there is none."""
+        """Return a session that was not *tried*, or why there is none.
+
+        Args:
+            call: What is asked.
+            wish: What the client insists on.
+            tried: Who had it before.
+            now: Monotonic seconds.
+            wall: Unix seconds.
+            lasts: Says how many seconds the request will take; asked only if it matters.
+        """
         pool = self._directory.pool(call.model)
         if not pool.candidates:
             return self._absent(call.model)
@@ -46,9 +58,23 @@ class Chooser:
             candidates,
             ejected=self._outcomes.ejected(now, pool.candidates),
             ends_first_at=pool.ends_first_at,
-            ends_before=wall + self._margin_s,
+            ends_before=self._needed_until(pool.ends_first_at, wall, lasts),
         )
         return self._policy.pick(call, tier)
+
+    def _needed_until(
+        self, ends_first_at: float, wall: float, lasts: Callable[[], float] | None
+    ) -> float:
+        """Return until when a session should be there, which is reckoned only if one may not."""
+        until = wall + self._margin_s
+        if lasts is None or ends_first_at >= until + LASTS_MAX_S:
+            return until
+        return until + min(lasts(), LASTS_MAX_S)
+
+    def only_model(self) -> str:
+        """Return the name of the one model that is served, or nothing when there are several."""
+        names = list(self._directory.models())
+        return names[0] if len(names) == 1 else ""
 
     def _absent(self, model: str) -> Fault:
         if not self._directory.was_offered(model):

@@ -122,10 +122,13 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         access: File that lets this router into the mesh, as `otela mesh` writes it.
         policy: `random`, `round_robin`, `least_load`, or another installed one.
-        walltime_margin_s: A session whose allocation ends within this is a last resort. As long
-            as a long answer takes.
-        extra_paths: Further paths of engines to forward, such as `/v1/audio/speech`. They are
-            never tried again once they may have begun.
+        walltime_margin_s: A session whose allocation ends within this and what the request will
+            probably take is a last resort: the time that a supervisor itself is gone earlier, and
+            some doubt about the forecast.
+        path_prefixes: Paths of engines that begin so are forwarded, but for those that administer
+            an engine or show what all its users share. Without any, only the known ones are.
+        extra_paths: Further paths of engines to forward, whatever they are called. They are never
+            tried again once they may have begun.
         server_timing: Tell in the header `x-otela-timing` of whole answers where their time went,
             in milliseconds. For measuring; it also tells clients how the mesh is built.
         drain_s: After SIGTERM, how long running requests may take to finish.
@@ -134,6 +137,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     access: str
     policy: str = "least_load"
     walltime_margin_s: Annotated[float, Meta(ge=0)] = 120.0
+    path_prefixes: tuple[Annotated[str, Meta(pattern="^/[!-~]*/$")], ...] = ("/v1/", "/v2/")
     extra_paths: tuple[Annotated[str, Meta(pattern="^/[!-~]*$")], ...] = ()
     server_timing: bool = False
     drain_s: Seconds = 60.0

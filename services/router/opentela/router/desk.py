@@ -7,6 +7,7 @@ from opentela.core.clock import Clock
 from opentela.core.rng import Rng
 from opentela.router.choosing import Chooser
 from opentela.router.config import RouterConfig
+from opentela.router.forecasts import Forecasts
 from opentela.router.journal import Journal
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Policy
@@ -45,6 +46,7 @@ class Desk:
         self.outcomes = outcomes
         self.sightings = sightings
         self.journal = journal
+        self.forecasts = Forecasts()
         self.clock = clock
         self.rng = rng
         self.loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
-from opentela.router import headers, openai
+from opentela.router import headers
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
     Break,
@@ -33,6 +33,7 @@ from opentela.router.ports import Client
 from opentela.router.reading import Reading
 from opentela.router.sse import Usage
 from opentela.router.stopwatch import Stopwatch
+from opentela.router.wanted import UNNAMED, read_wanted
 from opentela.telemetry.log import get_logger
 from opentela.wire.frames import Headers
 from opentela.wire.usage import UsageRecord
@@ -104,11 +105,16 @@ class Exchange:
         if desk.in_flight > desk.config.listen.requests_max:
             self._refuse(_BUSY)
             return
-        ask = openai.read_ask(self._incoming.body)
+        incoming = self._incoming
+        ask = read_wanted(incoming.target, incoming.headers, incoming.body)
         if isinstance(ask, Fault):
             self._refuse(ask)
             return
-        self._call = Call(ask.model, self._call.request)
+        model = ask.model or desk.chooser.only_model()
+        if not model:
+            self._refuse(UNNAMED)
+            return
+        self._call = Call(model, self._call.request)
         self._attempts = self._new_attempts(ask)
         self._run(self._attempts, None)
 
@@ -134,12 +140,18 @@ class Exchange:
 
     def _new_attempts(self, ask: Ask) -> Attempts:
         desk, call, wish, kind = self._desk, self._call, self._heading.wish, self._incoming.kind
+        body = self._incoming.body
         stopwatch = self._stopwatch  # and not self: a cycle is work for the garbage collector
         assert kind is not None, "not an engine's path"
 
+        def lasts() -> float:
+            return desk.forecasts.lasts_s(call.model, body)
+
         def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
             now = desk.clock.now()
-            choice = desk.chooser.choose(call, wish, tried, now=now, wall=desk.clock.wall())
+            choice = desk.chooser.choose(
+                call, wish, tried, now=now, wall=desk.clock.wall(), lasts=lasts
+            )
             if stopwatch is not None:
                 stopwatch.chosen_s += desk.clock.now() - now
             return choice
@@ -187,7 +199,7 @@ class Exchange:
         # What can wait until the request is on its way does.
         leg.stream = desk.link.open(
             chosen.path,
-            method="POST",
+            method=incoming.method.decode("latin-1"),
             path_and_query=incoming.target.decode("latin-1"),
             headers=(*heading.outward, ("x-request-id", self._call.request)),
             body=incoming.body,
@@ -304,7 +316,9 @@ class Exchange:
             self._timer.cancel()
             self._timer = None
         self._desk.left()
-        self._desk.journal.request_finished(self._record(outcome, status))
+        record = self._record(outcome, status)
+        self._desk.forecasts.learn(record)
+        self._desk.journal.request_finished(record)
 
     def _record(self, outcome: Outcome, status: int) -> UsageRecord:
         desk, attempts, began_at = self._desk, self._attempts, self._began_at

@@ -1,0 +1,39 @@
+"""How long a request to a model will take, as its answers of late tell; one forecast a model.
+
+Asked only when an allocation among those that could serve it ends soon.
+"""
+
+from typing import Final
+
+from opentela.core.forecast import Forecast, tokens_asked
+from opentela.router.attempt_events import Outcome
+from opentela.wire.usage import UsageRecord
+
+MODELS_MAX: Final = 1000
+"""Models with a forecast, some 6 KB each; those that were answered longest ago are forgotten."""
+_TELLING: Final = Outcome.OK.value
+
+
+class Forecasts:
+    """The forecasts of a router."""
+
+    def __init__(self) -> None:
+        self._by_model: dict[str, Forecast] = {}
+
+    def learn(self, record: UsageRecord) -> None:
+        """Take note of a finished request; only a whole answer shows how long one takes."""
+        if record.outcome != _TELLING:
+            return
+        forecast = self._by_model.get(record.model)
+        if forecast is None:
+            forecast = self._by_model[record.model] = Forecast()
+            if len(self._by_model) > MODELS_MAX:
+                del self._by_model[next(iter(self._by_model))]
+        forecast.learn(record.duration_s, record.tokens_out)
+
+    def lasts_s(self, model: str, body: bytes) -> float:
+        """Return how long the request in *body* will take, probably."""
+        return self._by_model.get(model, _UNKNOWN).lasts_s(tokens_asked(body))
+
+
+_UNKNOWN: Final = Forecast()

@@ -1,0 +1,61 @@
+"""Each model has its own forecast, from whole answers alone."""
+
+import pytest
+
+from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.router.attempt_events import Outcome
+from opentela.router.forecasts import MODELS_MAX, Forecasts
+from opentela.wire.usage import UsageRecord
+
+
+def finished(
+    model: str, duration_s: float, tokens_out: int = 0, outcome: str = "ok"
+) -> UsageRecord:
+    """Return the record of a request."""
+    return UsageRecord(
+        id="1",
+        request="r",
+        at_ms=0,
+        router="r1",
+        model=model,
+        session=SessionId("s"),
+        provider=ProviderId("p"),
+        site=SiteId("alps"),
+        path="/v1/chat/completions",
+        status=200,
+        outcome=outcome,
+        attempts=1,
+        streamed=True,
+        tokens_in=1,
+        tokens_cached=0,
+        tokens_out=tokens_out,
+        ttft_s=0.1,
+        duration_s=duration_s,
+    )
+
+
+def test_models_are_learned_apart() -> None:
+    """A small one's pace says nothing of a large one's."""
+    forecasts = Forecasts()
+    forecasts.learn(finished("small", 1.0, 100))
+    forecasts.learn(finished("large", 10.0, 100))
+    assert forecasts.lasts_s("small", b'{"max_tokens":1000}') == pytest.approx(10.0)
+    assert forecasts.lasts_s("large", b'{"max_tokens":1000}') == pytest.approx(100.0)
+    assert forecasts.lasts_s("unheard of", b"{}") == 0.0
+
+
+@pytest.mark.parametrize("outcome", [one.value for one in Outcome if one is not Outcome.OK])
+def test_what_did_not_end_well_teaches_nothing(outcome: str) -> None:
+    """A broken answer is shorter than it would have been, a time-out longer."""
+    forecasts = Forecasts()
+    forecasts.learn(finished("m", 500.0, 5, outcome))
+    assert forecasts.lasts_s("m", b"{}") == 0.0
+
+
+def test_models_are_forgotten_oldest_first() -> None:
+    """However many there were."""
+    forecasts = Forecasts()
+    for number in range(MODELS_MAX + 1):
+        forecasts.learn(finished(f"m{number}", 5.0))
+    assert forecasts.lasts_s("m0", b"{}") == 0.0
+    assert forecasts.lasts_s("m1", b"{}") == 5.0
