@@ -1,9 +1,10 @@
 """A mock engine that costs next to nothing: fixed answers from a raw protocol on uvloop.
 
 `python -m tests.bench.engine --port N [--announce FILE]` serves `/health`, `/v1/models` and
-`/v1/chat/completions` (unary and SSE, always the same sixteen tokens), so that what a benchmark
-sees beyond it is the path. It can run as the engine of a supervisor and is dialled directly on
-the same port for the baseline.
+`/v1/chat/completions` (unary and SSE, the same sixteen tokens, or as many deltas as `--deltas`
+says), so that what a benchmark sees beyond it is the path. `/v1/completions` answers with so many
+bytes as `max_tokens` says. It can run as the engine of a supervisor and is dialled directly on the
+same port for the baseline.
 """
 
 import argparse
@@ -12,15 +13,19 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import uvloop
 
 MODEL: Final = "bench"
 TOKENS: Final = 16
 DELTA_INTERVAL_S: Final = 0.005
+BACKLOG: Final = 1024
 _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _STREAM: Final = re.compile(rb'"stream" *: *true')
+_MAX_TOKENS: Final = re.compile(rb'"max_tokens" *: *(\d+)')
+_ASKED_IN_FIRST: Final = 4096
+"""Bytes of a body in which what it asks for stands; bodies may be long."""
 _WORDS: Final = tuple(f"tok{index} " for index in range(TOKENS))
 _USAGE: Final = {"prompt_tokens": 24, "completion_tokens": TOKENS, "total_tokens": 24 + TOKENS}
 
@@ -78,13 +83,23 @@ _DELTAS: Final = tuple(
 _STREAM_END: Final = _event(b"[DONE]") + b"0\r\n\r\n"
 
 
+class Pace(NamedTuple):
+    """How streams are spoken."""
+
+    deltas: int = TOKENS
+    interval_s: float = DELTA_INTERVAL_S
+
+
 class Connection(asyncio.Protocol):
     """One keep-alive connection; requests one after another, bodies with a Content-Length."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._buffer = b""
+        self._pace = pace
+        self._buffer = bytearray()
+        self._whole = 0  # bytes of the request in the buffer, once its head is there
+        self._due = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport: the base protocol has no other way to answer."""
@@ -97,43 +112,60 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer each whole request in what has arrived."""
         self._buffer += data
-        while (head_ends := self._buffer.find(b"\r\n\r\n")) >= 0:
-            length = _LENGTH.search(self._buffer, 0, head_ends)
-            ends = head_ends + 4 + (int(length[1]) if length else 0)
-            if len(self._buffer) < ends:
+        while True:
+            if not self._whole:
+                head_ends = self._buffer.find(b"\r\n\r\n")
+                if head_ends < 0:
+                    return
+                length = _LENGTH.search(self._buffer, 0, head_ends)
+                self._whole = head_ends + 4 + (int(length[1]) if length else 0)
+            if len(self._buffer) < self._whole:
                 return
-            request, self._buffer = self._buffer[:ends], self._buffer[ends:]
-            self._serve(request, head_ends)
+            request = bytes(self._buffer[: min(self._whole, _ASKED_IN_FIRST)])
+            del self._buffer[: self._whole]
+            self._whole = 0
+            self._serve(request)
 
-    def _serve(self, request: bytes, head_ends: int) -> None:
+    def _serve(self, request: bytes) -> None:
         _, _, target = request.partition(b" ")
         path, _, rest = target.partition(b" ")
         if not rest.startswith(b"HTTP/1."):
             self._write(_UNSUPPORTED)  # some routers first try HTTP/2
+        elif path == b"/v1/completions":
+            asked = _MAX_TOKENS.search(request)
+            self._write(_answer("200 OK", b'"' + b"x" * (int(asked[1]) if asked else 0) + b'"'))
         elif path != b"/v1/chat/completions":
             answers = {b"/v1/models": _MODELS, b"/health": _HEALTHY}
             self._write(answers.get(path, _UNKNOWN))
-        elif _STREAM.search(request, head_ends):
+        elif _STREAM.search(request):
             self._write(_STREAM_HEAD + _DELTAS[0])
-            self._loop.call_later(DELTA_INTERVAL_S, self._next, 1)
+            self._due = self._loop.time()
+            self._then(1)
         else:
             self._write(_UNARY)
 
+    def _then(self, index: int) -> None:
+        # From when it was due, lest a late turn slows the whole stream down.
+        self._due += self._pace.interval_s
+        self._loop.call_at(self._due, self._next, index)
+
     def _next(self, index: int) -> None:
-        if index == TOKENS:
+        if index == self._pace.deltas:
             self._write(_STREAM_END)
         elif self._transport is not None:
-            self._write(_DELTAS[index])
-            self._loop.call_later(DELTA_INTERVAL_S, self._next, index + 1)
+            is_last = index == self._pace.deltas - 1
+            self._write(_DELTAS[-1] if is_last else _DELTAS[index % (TOKENS - 1)])
+            self._then(index + 1)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
 
 
-async def serve(host: str, port: int, announce: Path | None) -> None:
+async def serve(host: str, port: int, announce: Path | None, pace: Pace) -> None:
     """Serve until the process ends; tell the port and pid in *announce*."""
-    server = await asyncio.get_running_loop().create_server(Connection, host, port)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(pace), host, port, backlog=BACKLOG)
     if announce is not None:
         bound = server.sockets[0].getsockname()[1]
         fresh = announce.with_suffix(".new")
@@ -149,8 +181,11 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--announce", type=Path)
+    parser.add_argument("--deltas", type=int, default=TOKENS, help="of a stream")
+    parser.add_argument("--interval-s", type=float, default=DELTA_INTERVAL_S, help="between two")
     options = parser.parse_args()
-    uvloop.run(serve(options.host, options.port, options.announce))
+    pace = Pace(options.deltas, options.interval_s)
+    uvloop.run(serve(options.host, options.port, options.announce, pace))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 RESPONSE_WITHIN_S: Final = 30.0
+FIRST_WITHIN: Final = 64 * 1024
+"""Bytes in which the first event of a stream is looked for: answers may be long."""
 _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _STAMPS: Final = re.compile(rb"(?i)\r\nx-otela-timing: *([^\r]*)")
 _LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
@@ -64,7 +66,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
         self._buffer += data
-        if not self._first_at and b"data:" in self._buffer:
+        if not self._first_at and self._buffer.find(b"data:", 0, FIRST_WITHIN) >= 0:
             self._first_at = now
         if not self._whole:
             head_ends = self._buffer.find(b"\r\n\r\n")

@@ -22,8 +22,8 @@ class Round(NamedTuple):
     requests: int
 
 
-ROUNDS: Final = (Round(1, 40), Round(4, 80), Round(16, 240))
-QUICK_ROUNDS: Final = (Round(4, 24), Round(16, 96))
+ROUNDS: Final = (Round(1, 40), Round(4, 80), Round(16, 240), Round(64, 640))
+QUICK_ROUNDS: Final = (Round(4, 24), Round(16, 96), Round(64, 256))
 
 
 class Added(NamedTuple):

@@ -41,8 +41,14 @@ class ServingPath(NamedTuple):
     bare: SessionPath
 
 
-def start(product: Product, *settings: str) -> ServingPath:
-    """Start hub, registry, routers, leaf, and a supervisor with the mock engine."""
+def start(product: Product, *settings: str, engine: Sequence[str] = ()) -> ServingPath:
+    """Start hub, registry, routers, leaf, and a supervisor with the mock engine.
+
+    Args:
+        product: The mesh in which they are.
+        settings: Of each router.
+        engine: Further words of the engine's command.
+    """
     announce = product.folder / "engine.json"
     services: dict[str, Service] = {"hub": product.start_hub()}
     services["registry"] = product.start_registry("registry", NOTHING_TO_LEARN)
@@ -50,7 +56,7 @@ def start(product: Product, *settings: str) -> ServingPath:
     timed = product.start_router("timed", "server_timing=true", *settings)
     services["home"] = product.start_router("home", "home.address=127.0.0.1:0", *settings)
     services["leaf"] = leaf = product.start_leaf("site-a")
-    argv: Sequence[str] = (*ENGINE, "--announce", str(announce))
+    argv: Sequence[str] = (*ENGINE, "--announce", str(announce), *engine)
     services["supervisor"] = product.start_engine("supervisor", leaf, argv)
     for router in (services["router"], services["home"], timed):
         wait_for_models(router, MODEL)
