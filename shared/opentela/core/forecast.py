@@ -1,18 +1,18 @@
-"""How long a request will take: what it asks for at most, and how long those before it took.
+"""How long a request will take: what it asks for at most, and how long others like it took.
 
 A request is as long as its answer, so the forecast is a pace, seconds per token, times the tokens
 that may come. A bound that a client sets by habit, thousands of tokens for answers of a hundred,
-says little: what answers of the model came to in the past counts where it is less.
+says little: what requests with about the same bound took in the past counts where it is less.
 """
 
 import re
 from collections import deque
 from typing import Final
 
-import msgspec
-
 KEPT: Final = 64
-"""Answers that a forecast rests on: the last ones, so that it follows what is asked now."""
+"""Answers that a pace rests on: the last ones, so that it follows what is asked now."""
+ALIKE_KEPT: Final = 32
+"""The same of requests with bounds alike, which are those of one power of two."""
 TRUSTED_MIN: Final = 8
 """With fewer answers than this, what was seen does not speak against what was asked for."""
 PACE_GUESS_S: Final = 0.02
@@ -22,73 +22,85 @@ _HIGH: Final = 0.95
 _AHEAD: Final = 2.0
 """An answer may be so many times as long as the long ones of the past."""
 _RENEW: Final = 8
-"""Answers between two reckonings of the quantiles."""
+"""Answers between two reckonings of a quantile."""
+_WINDOW_BYTES: Final = 8192
+"""Of a large body, the beginning and the end are searched for its bound: what is large is prompts
+and images, and no client puts its numbers between two of them."""
+_WORD: Final = b'"max_'
+# In a prompt these quotes are escaped: the second one is then no quote right behind the word.
 _BOUND: Final = re.compile(rb'"max_(?:completion_|output_|new_)?tokens"\s*:\s*(\d{1,9})(?![\d.eE])')
 
 
-class _Body(msgspec.Struct):
-    max_tokens: object = None
-    max_completion_tokens: object = None
-    max_output_tokens: object = None
-
-
-_decode: Final = msgspec.json.Decoder(_Body).decode
-
-
-def tokens_asked(body: bytes, *, is_whole: bool = True) -> int:
-    """Return the tokens that a request takes at most; 0 when it does not say.
-
-    Args:
-        body: JSON, or how it begins.
-        is_whole: Nothing of it is missing; a part is searched for the bound, not read.
-    """
-    if not is_whole:
-        found = _BOUND.search(body)
-        return int(found[1]) if found else 0
-    try:
-        read = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+def tokens_asked(body: bytes) -> int:
+    """Return the tokens that a request takes at most, from its body; 0 when it does not say."""
+    if len(body) > 2 * _WINDOW_BYTES:
+        body = body[:_WINDOW_BYTES] + b"\n" + body[-_WINDOW_BYTES:]
+    if _WORD not in body:
         return 0
-    given = (read.max_completion_tokens, read.max_output_tokens, read.max_tokens)
-    return next((one for one in given if type(one) is int and one > 0), 0)
+    return max((int(found) for found in _BOUND.findall(body)), default=0)
+
+
+class _High:
+    """What nearly all of the last values are not above."""
+
+    __slots__ = ("_since", "_values", "value")
+
+    def __init__(self, kept: int) -> None:
+        self.value = 0.0
+        self._values: deque[float] = deque(maxlen=kept)
+        self._since = 0
+
+    @property
+    def is_trusted(self) -> bool:
+        return len(self._values) >= TRUSTED_MIN
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+        self._since += 1
+        if self._since >= _RENEW or len(self._values) <= _RENEW:
+            self._since = 0
+            ordered = sorted(self._values)
+            self.value = ordered[min(len(ordered) - 1, int(_HIGH * len(ordered)))]
 
 
 class Forecast:
     """What the answers of one model came to lately."""
 
-    __slots__ = ("_answers", "_duration_s", "_pace_s", "_since", "_tokens")
+    __slots__ = ("_alike", "_all", "_pace")
 
     def __init__(self) -> None:
-        self._answers: deque[tuple[float, int]] = deque(maxlen=KEPT)
-        self._since = 0
-        self._duration_s = 0.0
-        self._pace_s = PACE_GUESS_S
-        self._tokens = 0
+        self._all = _High(KEPT)
+        self._pace = _High(KEPT)
+        self._alike: dict[int, _High] = {}
 
-    def learn(self, duration_s: float, tokens: int) -> None:
-        """Take note of an answer that came whole; 0 tokens when nobody counted them."""
-        self._answers.append((duration_s, tokens))
-        self._since += 1
-        if self._since >= _RENEW or len(self._answers) <= _RENEW:
-            self._since = 0
-            self._reckon()
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it rests on answers enough to be held against a request."""
+        return self._all.is_trusted
+
+    def learn(self, duration_s: float, *, tokens: int = 0, tokens_max: int = 0) -> None:
+        """Take note of an answer that came whole.
+
+        Args:
+            duration_s: From the request to its end.
+            tokens: That were counted; 0 when nobody did.
+            tokens_max: That were asked for at most; 0 when there was no bound.
+        """
+        self._all.add(duration_s)
+        if tokens:
+            self._pace.add(duration_s / tokens)
+        kind = tokens_max.bit_length()
+        alike = self._alike.get(kind)
+        if alike is None:
+            alike = self._alike[kind] = _High(ALIKE_KEPT)
+        alike.add(duration_s)
 
     def lasts_s(self, tokens_max: int = 0) -> float:
-        """Return how long a request will take that asks for at most *tokens_max*; 0 = unbounded."""
-        is_trusted = len(self._answers) >= TRUSTED_MIN
+        """Return how long a request will take that asks for at most *tokens_max*; 0: unbounded."""
+        alike = self._alike.get(tokens_max.bit_length())
         if not tokens_max:
-            return self._duration_s
-        bounded_s = self._pace_s * tokens_max
-        return min(bounded_s, _AHEAD * self._duration_s) if is_trusted else bounded_s
-
-    def _reckon(self) -> None:
-        self._duration_s = _high([duration_s for duration_s, _ in self._answers])
-        paces = [duration_s / tokens for duration_s, tokens in self._answers if tokens]
-        if paces:
-            self._pace_s = _high(paces)
-
-
-def _high(values: list[float]) -> float:
-    """Return what nearly all *values* are not above."""
-    values.sort()
-    return values[min(len(values) - 1, int(_HIGH * len(values)))]
+            return alike.value if alike is not None and alike.is_trusted else self._all.value
+        bounded_s = (self._pace.value or PACE_GUESS_S) * tokens_max
+        if alike is None or not alike.is_trusted:
+            return bounded_s
+        return min(bounded_s, _AHEAD * alike.value)

@@ -37,8 +37,8 @@ def finished(
 def test_models_are_learned_apart() -> None:
     """A small one's pace says nothing of a large one's."""
     forecasts = Forecasts()
-    forecasts.learn(finished("small", 1.0, 100))
-    forecasts.learn(finished("large", 10.0, 100))
+    forecasts.learn(finished("small", 1.0, 100), b"{}")
+    forecasts.learn(finished("large", 10.0, 100), b"{}")
     assert forecasts.lasts_s("small", b'{"max_tokens":1000}') == pytest.approx(10.0)
     assert forecasts.lasts_s("large", b'{"max_tokens":1000}') == pytest.approx(100.0)
     assert forecasts.lasts_s("unheard of", b"{}") == 0.0
@@ -48,7 +48,7 @@ def test_models_are_learned_apart() -> None:
 def test_what_did_not_end_well_teaches_nothing(outcome: str) -> None:
     """A broken answer is shorter than it would have been, a time-out longer."""
     forecasts = Forecasts()
-    forecasts.learn(finished("m", 500.0, 5, outcome))
+    forecasts.learn(finished("m", 500.0, 5, outcome), b"{}")
     assert forecasts.lasts_s("m", b"{}") == 0.0
 
 
@@ -56,6 +56,6 @@ def test_models_are_forgotten_oldest_first() -> None:
     """However many there were."""
     forecasts = Forecasts()
     for number in range(MODELS_MAX + 1):
-        forecasts.learn(finished(f"m{number}", 5.0))
+        forecasts.learn(finished(f"m{number}", 5.0), b"{}")
     assert forecasts.lasts_s("m0", b"{}") == 0.0
     assert forecasts.lasts_s("m1", b"{}") == 5.0

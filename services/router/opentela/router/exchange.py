@@ -28,7 +28,7 @@ from opentela.router.fault import Fault, FaultKind, envelope, sse_event
 from opentela.router.leg import Leg
 from opentela.router.openai import Ask
 from opentela.router.outcomes import Result
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 from opentela.router.ports import Client
 from opentela.router.reading import Reading
 from opentela.router.sse import Usage
@@ -114,7 +114,7 @@ class Exchange:
         if not model:
             self._refuse(UNNAMED)
             return
-        self._call = Call(model, self._call.request)
+        self._call = Call(model, self._call.request, incoming.body)
         self._attempts = self._new_attempts(ask)
         self._run(self._attempts, None)
 
@@ -209,7 +209,7 @@ class Exchange:
         )
         now = desk.clock.now()
         desk.policy.on_request_start(self._call, chosen)
-        leg.is_counted = True
+        leg.is_counted, leg.began_at = True, now
         desk.outcomes.start(now, chosen.session)
 
     def _end_attempt(self, action: EndAttempt) -> None:
@@ -219,9 +219,17 @@ class Exchange:
         if action.cancel and leg.stream is not None:
             leg.stream.cancel(action.why)
         leg.stream = None  # which holds the leg as its sink
-        if leg.is_counted:
-            desk.policy.on_request_end(self._call, chosen)
         now = desk.clock.now()
+        if leg.is_counted:
+            usage = (self._attempts and self._attempts.usage) or _NO_USAGE
+            observed = Observed(
+                action.result,
+                now - leg.began_at,
+                usage.tokens_in,
+                usage.tokens_cached,
+                usage.tokens_out,
+            )
+            desk.policy.on_request_end(self._call, chosen, observed)
         desk.outcomes.end(now, chosen.session, action.result)
         if desk.sightings.saw(now, chosen.path, action.result):
             desk.has_sighted.set()
@@ -317,7 +325,7 @@ class Exchange:
             self._timer = None
         self._desk.left()
         record = self._record(outcome, status)
-        self._desk.forecasts.learn(record)
+        self._desk.forecasts.learn(record, self._incoming.body)
         self._desk.journal.request_finished(record)
 
     def _record(self, outcome: Outcome, status: int) -> UsageRecord:

@@ -10,7 +10,7 @@ from opentela.router.attempt_events import Outcome
 from opentela.wire.usage import UsageRecord
 
 MODELS_MAX: Final = 1000
-"""Models with a forecast, some 6 KB each; those that were answered longest ago are forgotten."""
+"""Models with a forecast, some 8 KB each; those that were answered longest ago are forgotten."""
 _TELLING: Final = Outcome.OK.value
 
 
@@ -20,7 +20,7 @@ class Forecasts:
     def __init__(self) -> None:
         self._by_model: dict[str, Forecast] = {}
 
-    def learn(self, record: UsageRecord) -> None:
+    def learn(self, record: UsageRecord, body: bytes) -> None:
         """Take note of a finished request; only a whole answer shows how long one takes."""
         if record.outcome != _TELLING:
             return
@@ -29,7 +29,7 @@ class Forecasts:
             forecast = self._by_model[record.model] = Forecast()
             if len(self._by_model) > MODELS_MAX:
                 del self._by_model[next(iter(self._by_model))]
-        forecast.learn(record.duration_s, record.tokens_out)
+        forecast.learn(record.duration_s, tokens=record.tokens_out, tokens_max=tokens_asked(body))
 
     def lasts_s(self, model: str, body: bytes) -> float:
         """Return how long the request in *body* will take, probably."""
