@@ -382,7 +382,7 @@ def responses(data: bytes) -> list[Response]:
 
 async def test_what_is_no_engine_path_is_unknown(bench: Bench) -> None:
     """An engine's administration among them."""
-    for path in ("/v1/load_lora_adapter", "/sleep", "/v1/nothing", "/v1/chat/completions/"):
+    for path in ("/v1/load_lora_adapter", "/sleep", "/nothing", "/v1/chat/completions/"):
         answer = await (await bench.client()).ask(post(b'{"model":"m"}', path))
         assert (answer.status, answer.error["code"]) == (404, "unknown_url")
     wrong = await (await bench.client()).ask(get("/v1/models", method="DELETE"))

@@ -62,6 +62,21 @@ def test_an_empty_part_is_not_sent() -> None:
     assert http1.part([b""], Framing.CHUNKED) == b""
 
 
+def test_a_head_alone_says_how_long_the_body_would_be() -> None:
+    """When that is known; what an engine's would be is not."""
+    told = http1.whole(404, FIELDS, b"body", keep_alive=True, is_http10=False, is_head=True)
+    assert told == b"HTTP/1.1 404 Not Found\r\nx: 1\r\ncontent-length: 4\r\n\r\n"
+    untold = http1.whole(200, FIELDS, b"", keep_alive=True, is_http10=False, is_head=True)
+    assert untold == b"HTTP/1.1 200 OK\r\nx: 1\r\n\r\n"
+
+
+def test_a_growing_body_is_left_out_of_a_head_alone() -> None:
+    """An engine that sends one all the same must not write into the next answer."""
+    head = http1.head(200, FIELDS, Framing.ABSENT, keep_alive=True)
+    assert head == b"HTTP/1.1 200 OK\r\nx: 1\r\n\r\n"
+    assert http1.part([b"data"], Framing.ABSENT) == b""
+
+
 def test_a_request_is_written_as_the_last_of_its_connection() -> None:
     """Its body is whole by now: the old framing would be wrong."""
     given = [(b"host", b"h"), (b"transfer-encoding", b"chunked"), (b"connection", b"keep-alive")]

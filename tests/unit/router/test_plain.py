@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opentela.router.config import ListenConfig
-from opentela.router.paths import KNOWN
+from opentela.router.paths import KNOWN, Paths
 from opentela.router.plain import read_head
 from opentela.router.reading import Reading
 
+PATHS = Paths((), ())
 BODY = b'{"model":"m"}'
 HEAD = b"POST /v1/chat/completions?a=b HTTP/1.1\r\nHost: here\r\n"
 LENGTH = b"Content-Length: 13\r\n"
@@ -17,7 +18,7 @@ LENGTH = b"Content-Length: 13\r\n"
 
 def read(data: bytes) -> tuple[Reading, int] | None:
     """Return what is read of *data*, with small limits."""
-    return read_head(data, KNOWN, head_bytes_max=500, body_bytes_max=1000)
+    return read_head(data, PATHS, head_bytes_max=500, body_bytes_max=1000)
 
 
 class Parsed:
@@ -40,7 +41,7 @@ class Parsed:
 
     def on_headers_complete(self) -> None:
         """Take the head."""
-        assert self.reading.end_head(self._parser, ListenConfig(), KNOWN) is None
+        assert self.reading.end_head(self._parser, ListenConfig(), PATHS) is None
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""

@@ -184,7 +184,7 @@ class Attempts:
         self._phase = _Phase.HEADED
         self._head = head
         is_plain = not value_of(head.headers, "content-encoding")
-        if is_plain and is_event_stream(head.status, head.headers):
+        if is_plain and self._path.has_body and is_event_stream(head.status, head.headers):
             self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
         return []
 

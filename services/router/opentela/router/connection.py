@@ -167,7 +167,14 @@ class Connection(asyncio.Protocol):
         assert answering is not None
         keep_alive = self._keeps_alive(answering)
         self._write(
-            http1.whole(status, fields, body, keep_alive=keep_alive, is_http10=answering.is_http10)
+            http1.whole(
+                status,
+                fields,
+                body,
+                keep_alive=keep_alive,
+                is_http10=answering.is_http10,
+                is_head=answering.method == b"HEAD",
+            )
         )
         self._done(keep_alive=keep_alive)
 
@@ -175,7 +182,10 @@ class Connection(asyncio.Protocol):
         """Send the head and the first bytes of an answer."""
         answering = self._answering
         assert answering is not None
-        self._framing = Framing.CLOSED if answering.is_http10 else Framing.CHUNKED
+        if answering.method == b"HEAD":
+            self._framing = Framing.ABSENT
+        else:
+            self._framing = Framing.CLOSED if answering.is_http10 else Framing.CHUNKED
         keep_alive = self._keeps_alive(answering)
         self._head = http1.head(status, fields, self._framing, keep_alive=keep_alive)
         self.send(data)
@@ -194,7 +204,7 @@ class Connection(asyncio.Protocol):
         assert answering is not None
         keep_alive = self._keeps_alive(answering)
         self._flush(is_last=True)
-        self._done(keep_alive=keep_alive and self._framing is Framing.CHUNKED)
+        self._done(keep_alive=keep_alive and self._framing is not Framing.CLOSED)
 
     def say_last(self, data: bytes) -> None:
         """Send *data* and end the answer; its head promised a connection for the next request."""
@@ -291,7 +301,16 @@ class Connection(asyncio.Protocol):
         if fault.retry_after_s:
             fields += b"retry-after: %d\r\n" % fault.retry_after_s
         body = envelope(fault)
-        self._write(http1.whole(fault.http_status, fields, body, keep_alive=False, is_http10=False))
+        self._write(
+            http1.whole(
+                fault.http_status,
+                fields,
+                body,
+                keep_alive=False,
+                is_http10=False,
+                is_head=self._intake.is_head,
+            )
+        )
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
 

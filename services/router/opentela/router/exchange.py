@@ -106,7 +106,7 @@ class Exchange:
             self._refuse(_BUSY)
             return
         incoming = self._incoming
-        ask = read_wanted(incoming.target, incoming.headers, incoming.body)
+        ask = read_wanted(incoming.method, incoming.target, incoming.headers, incoming.body)
         if isinstance(ask, Fault):
             self._refuse(ask)
             return

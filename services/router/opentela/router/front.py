@@ -14,7 +14,7 @@ from opentela.router.gate import Gate
 from opentela.router.journal import Journal
 from opentela.router.outcomes import Outcomes
 from opentela.router.pages import Pages
-from opentela.router.paths import forwarded
+from opentela.router.paths import Paths
 from opentela.router.plugins import policy
 from opentela.router.ports import Link
 from opentela.router.sightings import Sightings
@@ -68,16 +68,18 @@ class Front:
             clock=clock,
             rng=rng,
         )
+        paths = Paths(config.extra_paths, config.path_prefixes)
         self._pages = Pages(
             desk=self.desk,
             directory=self.directory,
+            paths=paths,
             is_ready=lambda: self._readiness,
             metrics_token=metrics_token,
         )
         self.gate = Gate(
             config=config.listen,
             desk=self.desk,
-            paths=forwarded(config.extra_paths),
+            paths=paths,
             pages=self._pages.protocol,
             clock=clock,
         )

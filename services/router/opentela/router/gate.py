@@ -1,13 +1,13 @@
 """What all client connections share: limits, the paths, and one write a loop turn."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from opentela.core.clock import Clock
 from opentela.router.config import ListenConfig
 from opentela.router.desk import Desk
-from opentela.router.paths import EnginePath
+from opentela.router.paths import Paths
 
 if TYPE_CHECKING:
     from opentela.router.connection import Connection
@@ -51,7 +51,7 @@ class Gate:
         *,
         config: ListenConfig,
         desk: Desk,
-        paths: Mapping[bytes, EnginePath],
+        paths: Paths,
         pages: Callable[[], asyncio.Protocol],
         clock: Clock,
     ) -> None:

@@ -22,18 +22,30 @@ class Framing(Enum):
 
     CHUNKED = "chunked"
     CLOSED = "closed"  # HTTP/1.0: by the end of the connection
+    ABSENT = "absent"  # only the head was asked for
 
 
-def whole(status: int, fields: bytes, body: bytes, *, keep_alive: bool, is_http10: bool) -> bytes:
-    """Return a whole answer."""
-    if status in BODILESS:
+def whole(
+    status: int,
+    fields: bytes,
+    body: bytes,
+    *,
+    keep_alive: bool,
+    is_http10: bool,
+    is_head: bool = False,
+) -> bytes:
+    """Return a whole answer, or with *is_head* as much as HEAD wants of it.
+
+    How long an engine's body would be is not known then, and may be left out: RFC 9110 section 8.6.
+    """
+    if status in BODILESS or (is_head and not body):
         return b"".join((_start(status), fields, _connection(keep_alive, is_http10), b"\r\n"))
     return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (
         _start(status),
         fields,
         _connection(keep_alive, is_http10),
         len(body),
-        body,
+        b"" if is_head else body,
     )
 
 
@@ -45,11 +57,15 @@ def head(status: int, fields: bytes, framing: Framing, *, keep_alive: bool) -> b
             fields,
             b"" if keep_alive else _CLOSE,
         )
+    if framing is Framing.ABSENT:
+        return b"%b%b%b\r\n" % (_start(status), fields, b"" if keep_alive else _CLOSE)
     return b"%b%b%b\r\n" % (_start(status), fields, _CLOSE)
 
 
 def part(data: Sequence[bytes], framing: Framing) -> bytes:
     """Return *data* as the next part of the body; nothing is not sent, for it would end it."""
+    if framing is Framing.ABSENT:
+        return b""
     joined = data[0] if len(data) == 1 else b"".join(data)
     if framing is Framing.CLOSED or not joined:
         return joined

@@ -1,7 +1,6 @@
 """What one connection brings in: bytes become requests, within the limits of their parts."""
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Protocol
 
 import httptools
@@ -9,7 +8,7 @@ import httptools
 from opentela.router import plain
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault
-from opentela.router.paths import EnginePath
+from opentela.router.paths import Paths
 from opentela.router.reading import HEAD_TOO_LARGE, NO_ROOM, NOT_HTTP, Reading
 
 
@@ -21,7 +20,7 @@ class Room(Protocol):
     """
 
     config: ListenConfig
-    paths: Mapping[bytes, EnginePath]
+    paths: Paths
     held_bytes: int
 
 
@@ -33,6 +32,7 @@ class Intake:
         waiting: Those that are whole, in order.
         refusal: Why nothing more is read.
         origin: The page that sent what is refused.
+        is_head: Only the head of an answer to it is wanted.
     """
 
     def __init__(self, room: Room) -> None:
@@ -40,6 +40,7 @@ class Intake:
         self.waiting: deque[Reading] = deque()
         self.refusal: Fault | None = None
         self.origin = b""
+        self.is_head = False
         self._room = room
         self._parser = httptools.HttpRequestParser(self)
         self._held_bytes = 0
@@ -65,6 +66,7 @@ class Intake:
         if self.refusal is None:
             self.refusal = fault
             self.origin = self.reading.value_of(b"origin") if self.reading else b""
+            self.is_head = self.reading is not None and self.reading.method == b"HEAD"
 
     def let_go(self, reading: Reading | None = None) -> None:
         """Count the body of *reading*, or all that is held, as held no more."""

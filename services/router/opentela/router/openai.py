@@ -37,6 +37,11 @@ class _Body(msgspec.Struct):
     stream: msgspec.Raw = msgspec.Raw(b"")
 
 
+MISSING: Final = Fault(
+    kind=FaultKind.BAD_REQUEST, message="The field 'model' is missing.", param="model"
+)
+"""Where a body could say it."""
+
 _decode: Final = msgspec.json.Decoder(_Body).decode
 
 
@@ -59,7 +64,7 @@ def read_ask(body: bytes) -> Ask | Fault:
 
 def _ill_named(model: str | msgspec.UnsetType) -> Fault | None:
     if model is msgspec.UNSET or not model:
-        return _bad("The field 'model' is missing.", "model")
+        return MISSING
     if len(model) > MODEL_CHARS_MAX:
         return _bad(f"The field 'model' has more than {MODEL_CHARS_MAX} characters.", "model")
     return None

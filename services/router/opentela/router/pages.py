@@ -11,6 +11,7 @@ from opentela.router import models
 from opentela.router.desk import Desk
 from opentela.router.directory import Directory
 from opentela.router.fault import Fault, FaultKind, envelope, no_such_model
+from opentela.router.paths import Paths
 from opentela.telemetry import metrics
 from opentela.telemetry.log import get_logger
 
@@ -18,7 +19,7 @@ log: Final = get_logger()
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _PREFLIGHT_S: Final = 24 * 3600
-_METHODS: Final = "GET, POST, OPTIONS"
+_METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _INTERNAL: Final = Fault(kind=FaultKind.INTERNAL, message="The router failed; its log says why.")
 _METHOD: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This path takes other methods.")
 
@@ -36,11 +37,13 @@ class Pages:
         *,
         desk: Desk,
         directory: Directory,
+        paths: Paths,
         is_ready: Callable[[], tuple[bool, str]],
         metrics_token: bytes | None,
     ) -> None:
         self._desk = desk
         self._directory = directory
+        self._paths = paths
         self._is_ready = is_ready
         self._metrics_token = metrics_token
         app = web.Application(middlewares=[self._frame])
@@ -76,10 +79,7 @@ class Pages:
         except web.HTTPNotFound:
             response = _refused(_unknown(request.path))
         except web.HTTPMethodNotAllowed as error:
-            # Preflights are answered everywhere, which makes no path known.
-            is_known = error.allowed_methods != {"OPTIONS"}
-            response = _refused(_METHOD if is_known else _unknown(request.path))
-            response.headers["allow"] = error.headers["allow"]
+            response = self._not_allowed(request, error)
         except web.HTTPException as error:
             message = f"The request cannot be answered: {error.reason}."
             fault = Fault(kind=FaultKind.BAD_REQUEST, message=message, status=error.status)
@@ -90,6 +90,18 @@ class Pages:
         for line in self._desk.cors(request.headers.get("origin", "").encode()).splitlines():
             name, _, value = line.decode().partition(": ")
             response.headers[name] = value
+        return response
+
+    def _not_allowed(
+        self, request: web.Request, error: web.HTTPMethodNotAllowed
+    ) -> web.StreamResponse:
+        # Preflights are answered everywhere, which makes no path known.
+        ours = error.allowed_methods - {"OPTIONS"}
+        engines = self._paths.methods(request.rel_url.raw_path.encode())
+        allowed = sorted(ours | {method.decode() for method in engines})
+        response = _refused(_METHOD if allowed else _unknown(request.path))
+        if allowed:
+            response.headers["allow"] = ", ".join((*allowed, "OPTIONS"))
         return response
 
     async def _models(self, _request: web.Request) -> web.Response:

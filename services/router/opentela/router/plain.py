@@ -8,10 +8,9 @@ when requests are seldom and the processor has forgotten it in between.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
-from opentela.router.paths import EnginePath
+from opentela.router.paths import Paths
 from opentela.router.reading import Reading
 
 _HEAD: Final = re.compile(
@@ -26,7 +25,7 @@ _BLANK: Final = b" \t"
 
 
 def read_head(
-    data: bytes, paths: Mapping[bytes, EnginePath], *, head_bytes_max: int, body_bytes_max: int
+    data: bytes, paths: Paths, *, head_bytes_max: int, body_bytes_max: int
 ) -> tuple[Reading, int] | None:
     """Return the request that *data* begins with and where its body begins, if it is plain."""
     found = _HEAD.match(data)

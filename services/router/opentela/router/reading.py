@@ -1,13 +1,12 @@
 """One request while it is read: its parts, and the limits it may run into."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import httptools
 
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault, FaultKind
-from opentela.router.paths import EnginePath
+from opentela.router.paths import EnginePath, Paths
 
 PAGE_BODY_BYTES_MAX: Final = 64 * 1024
 """Nothing but engine paths takes bodies worth mentioning."""
@@ -92,7 +91,7 @@ class Reading:
         self,
         parser: httptools.HttpRequestParser,
         config: ListenConfig,
-        paths: Mapping[bytes, EnginePath],
+        paths: Paths,
     ) -> Fault | None:
         """Read what the whole head says; return why the request must be refused, if it must."""
         self.has_head = True
@@ -106,10 +105,9 @@ class Reading:
             if not self.target.startswith(b"/") and self.method != b"OPTIONS":
                 return _NO_PATH
         self.path = self.target.partition(b"?")[0]
-        if self.method == b"POST":
-            self.kind = paths.get(self.path)
-            if self.kind is not None:
-                self.body_bytes_max = config.body_bytes_max
+        self.kind = paths.find(self.method, self.path)
+        if self.kind is not None:
+            self.body_bytes_max = config.body_bytes_max
         if self.head_bytes + len(self.target) > config.head_bytes_max:
             return HEAD_TOO_LARGE
         self.expects = self.expects and not self.is_http10
