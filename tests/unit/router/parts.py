@@ -1,6 +1,6 @@
 """Sessions as the tests of a router need them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opentela.core import ids
 from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
@@ -50,14 +50,26 @@ def candidate(
     provider: str = "cscs",
     model: str = "m",
     ends_at: float = NEVER,
+    hardware: str = "",
+    gpus: int = 0,
+    labels: Mapping[str, str] | None = None,
+    quantisation: str = "",
+    context_max: int = 0,
+    fingerprint: str = "",
 ) -> Candidate:
     """Return a live session named as the test likes."""
     path = SessionPath(ProviderId(provider), SiteId(site), SessionId(session))
     return Candidate(
         session=SessionId(session),
         path=path,
-        offer=ModelOffer(name=model),
+        offer=ModelOffer(
+            name=model,
+            quantisation=quantisation,
+            context_max=context_max,
+            fingerprint=fingerprint,
+        ),
         born_at_ms=1_000,
+        terms=Offer(hardware=hardware, gpus=gpus, labels=dict(labels or {})),
         ends_at=ends_at,
     )
 

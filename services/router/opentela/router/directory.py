@@ -1,12 +1,22 @@
 """Who can serve a name: the router's read model of the session map."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
-from opentela.core.record import Claim, ModelOffer, SessionRecord, claim_of, is_routable
+from opentela.core.record import (
+    Claim,
+    Lifecycle,
+    ModelOffer,
+    Offer,
+    SessionRecord,
+    claim_of,
+    is_routable,
+    is_suspected,
+    lifecycle_of,
+)
 from opentela.wire.subjects import SessionPath
 
 NAMES_MAX: Final = 10_000
@@ -20,6 +30,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         path: Where it is reached; also names its provider and site.
         offer: The model behind the name.
+        terms: All that the session offers, and on which hardware.
         ends_at: Unix seconds at which its allocation ends; infinity when it does not.
     """
 
@@ -27,6 +38,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     path: SessionPath
     offer: ModelOffer
     born_at_ms: int
+    terms: Offer = Offer()
     ends_at: float = _NEVER
 
     @property
@@ -60,8 +72,15 @@ class Directory:
         is_complete: Every session is in here. Before that nobody can say that a name is unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, providers: Collection[str] = ()) -> None:
+        """Make one without sessions.
+
+        Args:
+            providers: Whose sessions are taken in; empty for everybody's.
+        """
         self.is_complete = True
+        self._providers = frozenset(providers)
+        self._loading: dict[SessionId, Claim] = {}
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
         self._by_name: dict[str, dict[SessionId, Candidate]] = {}
         self._pools: dict[str, Pool] = {}
@@ -72,6 +91,9 @@ class Directory:
         gone = []
         for record in changed:
             claim = claim_of(record)
+            if self._providers and claim.provider not in self._providers:
+                continue
+            self._note_loading(record, claim)
             before = self._by_session.pop(claim.session, {})
             now = _served(claim) if is_routable(record) else {}
             for name in before:
@@ -105,6 +127,13 @@ class Directory:
             self._pools[name] = pool
         return pool
 
+    def loading(self, name: str) -> int:
+        """Return how many sessions that are starting promise *name*."""
+        return sum(
+            any(name == offer.name or name in offer.aliases for offer in claim.offer.models)
+            for claim in self._loading.values()
+        )
+
     def was_offered(self, name: str) -> bool:
         """Return whether anybody was seen to offer *name*, live or not, or may have been."""
         return name in self._by_name or name in self._ever or not self.is_complete
@@ -121,6 +150,12 @@ class Directory:
         pool = self.pool(name)
         candidates = tuple(one for one in pool.candidates if one.offer.name == name)
         return pool if len(candidates) == len(pool.candidates) else Pool(candidates)
+
+    def _note_loading(self, record: SessionRecord, claim: Claim) -> None:
+        if lifecycle_of(record) is Lifecycle.JOINING and not is_suspected(record):
+            self._loading[claim.session] = claim
+        else:
+            self._loading.pop(claim.session, None)
 
     def _remove(self, name: str, session: SessionId) -> None:
         self._pools.pop(name, None)
@@ -146,6 +181,7 @@ def _served(claim: Claim) -> dict[str, Candidate]:
             path=path,
             offer=offer,
             born_at_ms=claim.born_at_ms,
+            terms=claim.offer,
             ends_at=claim.offer.walltime_ends_at or _NEVER,
         )
         for name in (offer.name, *offer.aliases):

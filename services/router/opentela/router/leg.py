@@ -25,15 +25,17 @@ class Leg:
 
     Attributes:
         is_counted: The policy has been told that it began, and must be told that it ended.
+        began_at: When.
     """
 
-    __slots__ = ("_exchange", "is_counted", "is_over", "owed", "stream", "timings")
+    __slots__ = ("_exchange", "began_at", "is_counted", "is_over", "owed", "stream", "timings")
 
     def __init__(self, exchange: Feed) -> None:
         self._exchange = exchange
         self.stream: Stream | None = None
         self.is_over = False
         self.is_counted = False
+        self.began_at = 0.0
         self.owed = 0
         self.timings: Timings | None = None
 

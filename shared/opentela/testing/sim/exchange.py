@@ -25,7 +25,7 @@ from opentela.router.directory import Candidate
 from opentela.router.fault import Fault
 from opentela.router.matching import NO_WISH
 from opentela.router.paths import KNOWN
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 from opentela.testing.sim import history
 from opentela.testing.sim.driver import Driver
 from opentela.testing.sim.history import Request
@@ -132,7 +132,7 @@ class Exchange:
         leg.is_over = True
         if action.cancel:
             leg.cancel(action.why)
-        router.policy.on_request_end(self._call, action.candidate)
+        router.policy.on_request_end(self._call, action.candidate, Observed(action.result))
         router.outcomes.end(router.node.now(), action.candidate.session, action.result)
         router.sightings.saw(router.node.now(), action.candidate.path, action.result)
         for sighted in router.sightings.taken():

@@ -5,10 +5,12 @@ import random
 import pytest
 from tests.unit.router.parts import Dice, candidate
 
-from opentela.router.policies.base import Call
+from opentela.router.outcomes import Result
+from opentela.router.policies.base import Call, Observed
 from opentela.router.policies.least_load import LeastLoad
 
 CALL = Call("m", "r")
+ENDED = Observed(Result.ANSWERED)
 A, B, C = (candidate(name) for name in "abc")
 
 
@@ -34,7 +36,7 @@ def test_two_different_ones_are_drawn(draws: tuple[int, int], two: str) -> None:
     """Either of them wins when it alone is idle."""
     for winner in two:
         policy = loaded(*draws, a=1, b=1, c=1)
-        policy.on_request_end(CALL, candidate(winner))
+        policy.on_request_end(CALL, candidate(winner), ENDED)
         assert policy.pick(CALL, [A, B, C]).session == winner
 
 
@@ -48,14 +50,14 @@ def test_counts_return_to_nothing() -> None:
     """Whatever started has ended: nothing is remembered."""
     policy = loaded(a=2, b=1)
     for one in (A, B, A):
-        policy.on_request_end(CALL, one)
-    assert policy._in_flight == {}
+        policy.on_request_end(CALL, one, ENDED)
+    assert (len(policy._in_flight), policy._in_flight.total) == (0, 0)
 
 
 def test_an_end_without_a_start_is_a_bug() -> None:
     """It must not go by as a negative load that draws all requests."""
     with pytest.raises(AssertionError, match="without a start"):
-        LeastLoad(Dice()).on_request_end(CALL, A)
+        LeastLoad(Dice()).on_request_end(CALL, A, ENDED)
 
 
 def test_load_stays_even() -> None:
@@ -64,4 +66,4 @@ def test_load_stays_even() -> None:
     sessions = [candidate(f"s{number:03}") for number in range(100)]
     for _ in range(2000):
         policy.on_request_start(CALL, policy.pick(CALL, sessions))
-    assert max(policy._in_flight.values()) <= 20 + 4
+    assert max(policy._in_flight.of(one.session) for one in sessions) <= 20 + 4

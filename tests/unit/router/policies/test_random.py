@@ -5,7 +5,8 @@ from collections import Counter
 
 from tests.unit.router.parts import Dice, candidate
 
-from opentela.router.policies.base import Call
+from opentela.router.outcomes import Result
+from opentela.router.policies.base import Call, Observed
 from opentela.router.policies.random import Random
 
 CALL = Call("m", "r")
@@ -29,5 +30,5 @@ def test_nothing_is_counted() -> None:
     """Starts and ends leave no trace."""
     policy = Random(Dice(1))
     policy.on_request_start(CALL, ALL[0])
-    policy.on_request_end(CALL, ALL[0])
+    policy.on_request_end(CALL, ALL[0], Observed(Result.ANSWERED))
     assert policy.pick(CALL, ALL).session == "b"

@@ -3,8 +3,9 @@
 import pytest
 from tests.unit.router.parts import Dice, candidate
 
+from opentela.router.outcomes import Result
 from opentela.router.policies import round_robin
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 from opentela.router.policies.round_robin import RoundRobin
 
 A, B, C, D = (candidate(name) for name in "abcd")
@@ -46,5 +47,5 @@ def test_nothing_is_counted() -> None:
     """Starts and ends leave no trace."""
     policy = RoundRobin(Dice())
     policy.on_request_start(Call("m", ""), A)
-    policy.on_request_end(Call("m", ""), A)
+    policy.on_request_end(Call("m", ""), A, Observed(Result.ANSWERED))
     assert policy.pick(Call("m", ""), [A, B]).session == "a"

@@ -5,13 +5,40 @@ from typing import NamedTuple, Protocol
 
 from opentela.core.rng import Rng
 from opentela.router.directory import Candidate
+from opentela.router.outcomes import Result
 
 
 class Call(NamedTuple):
-    """What a policy may know of a request."""
+    """What a policy may know of a request.
+
+    Attributes:
+        model: The name that was asked for.
+        request: Its id.
+        body: As the client sent it; `prompt.keys_of` reads how the prompt begins. It costs who
+            asks for it, and nobody else.
+    """
 
     model: str
     request: str
+    body: bytes = b""
+
+
+class Observed(NamedTuple):
+    """How an attempt went, as this router saw it.
+
+    Attributes:
+        result: What it says of the session.
+        duration_s: From handing it over to its end.
+        tokens_in: Prompt tokens as the engine counted them; 0 when it did not say.
+        tokens_cached: Those of them that a prefix cache held.
+        tokens_out: Tokens of the answer.
+    """
+
+    result: Result
+    duration_s: float = 0.0
+    tokens_in: int = 0
+    tokens_cached: int = 0
+    tokens_out: int = 0
 
 
 class Policy(Protocol):
@@ -30,5 +57,5 @@ class Policy(Protocol):
     def on_request_start(self, call: Call, chosen: Candidate) -> None:
         """An attempt at *chosen* begins; it will end exactly once."""
 
-    def on_request_end(self, call: Call, chosen: Candidate) -> None:
+    def on_request_end(self, call: Call, chosen: Candidate, observed: Observed) -> None:
         """That attempt has ended, however it did."""

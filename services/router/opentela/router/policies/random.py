@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from opentela.core.rng import Rng
 from opentela.router.directory import Candidate
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 
 
 class Random:
@@ -20,5 +20,5 @@ class Random:
     def on_request_start(self, call: Call, chosen: Candidate) -> None:
         """Nothing is counted."""
 
-    def on_request_end(self, call: Call, chosen: Candidate) -> None:
+    def on_request_end(self, call: Call, chosen: Candidate, observed: Observed) -> None:
         """Nothing is counted."""

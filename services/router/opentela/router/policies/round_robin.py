@@ -8,7 +8,7 @@ from typing import Final
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
 from opentela.router.directory import Candidate
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 
 MODELS_MAX: Final = 10_000
 """Models whose turn is remembered; the longest known are forgotten first."""
@@ -39,5 +39,5 @@ class RoundRobin:
     def on_request_start(self, call: Call, chosen: Candidate) -> None:
         """Nothing is counted."""
 
-    def on_request_end(self, call: Call, chosen: Candidate) -> None:
+    def on_request_end(self, call: Call, chosen: Candidate, observed: Observed) -> None:
         """Nothing is counted."""
