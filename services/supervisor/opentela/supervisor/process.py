@@ -41,10 +41,12 @@ class Ending(NamedTuple):
         reason: For people. It is told to the whole mesh, so it holds nothing that the engine
             wrote: that may be a prompt.
         is_hopeless: The command cannot be run at all.
+        status: As of waitpid(2); None when that is not known.
     """
 
     reason: str
     is_hopeless: bool = False
+    status: int | None = None
 
 
 OnLine = Callable[[bytes], None]
@@ -81,8 +83,15 @@ class EngineProcess:
         self._output_ended = asyncio.Event()
         self._last_resort: asyncio.TimerHandle | None = None
 
-    async def spawn(self, argv: Sequence[str], environ: Mapping[str, str]) -> bool:
+    async def spawn(
+        self, argv: Sequence[str], environ: Mapping[str, str], *, pass_fds: Sequence[int] = ()
+    ) -> bool:
         """Start the command; return whether it runs. `ended` says why it does not.
+
+        Args:
+            argv: The command.
+            environ: Its environment.
+            pass_fds: Further descriptors that it has, besides the standard ones.
 
         Raises:
             EngineError: This host starts no process at all.
@@ -90,7 +99,7 @@ class EngineProcess:
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
-            self._guardian = _start_guardian(argv, environ, theirs, write_end)
+            self._guardian = _start_guardian(argv, environ, theirs, write_end, pass_fds)
         except OSError as error:
             ours.close()
             os.close(read_end)
@@ -194,7 +203,7 @@ class EngineProcess:
             return Ending(error.line(), is_hopeless=True)
         if self._stuck:
             return Ending(self._stuck, is_hopeless=True)
-        return Ending(_how(self._status))
+        return Ending(_how(self._status), status=self._status)
 
 
 def reclaim(within_s: float = STUCK_S) -> list[int]:
@@ -224,7 +233,11 @@ def reclaim(within_s: float = STUCK_S) -> list[int]:
 
 
 def _start_guardian(
-    argv: Sequence[str], environ: Mapping[str, str], control: socket.socket, output: int
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    control: socket.socket,
+    output: int,
+    pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     # One fork, then exec: a few milliseconds, once a launch. asyncio's own way would need a watcher
     # of child processes, and the socket tells us of the end anyway.
@@ -235,7 +248,7 @@ def _start_guardian(
         stdout=output,
         stderr=output,
         env=dict(environ),
-        pass_fds=[control.fileno()],
+        pass_fds=[control.fileno(), *pass_fds],
         # A signal to our process group must reach the engine through its guardian only.
         start_new_session=True,
     )

@@ -103,9 +103,11 @@ def guardian_mark(pid: int) -> str:
     return f"{_pid_namespace()}.{pid}.{process.started}"
 
 
-def marked(mark: str) -> list[Process]:
-    """Return the living processes of the guardian with *mark*."""
-    return [process for process in everybody() if process.is_alive and _mark(process.pid) == mark]
+def marked(mark: str, *, by: str = MARK) -> list[Process]:
+    """Return the living processes of the guardian with *mark*, or those *by* another variable."""
+    return [
+        process for process in everybody() if process.is_alive and _mark(process.pid, by) == mark
+    ]
 
 
 def abandoned() -> list[Process]:
@@ -129,12 +131,12 @@ def _is_abandoned(mark: str, here: int) -> bool:
     return not is_same(Process(int(pid), int(started), 0, ""))
 
 
-def _mark(pid: int) -> str:
+def _mark(pid: int, name: str = MARK) -> str:
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return ""
-    prefix = f"{MARK}=".encode()
+    prefix = f"{name}=".encode()
     for variable in environment.split(b"\0"):
         if variable.startswith(prefix):
             return variable[len(prefix) :].decode(errors="replace")

@@ -121,7 +121,7 @@ class SupervisorShell:
             CredentialError: The mesh does not let us in.
         """
         self._runner, self._gateways, self._voice = runner, gateways, voice
-        async with _leave_signals(self.tell), self._ending(runner, gateways), self._tasks:
+        async with leave_signals(self.tell), self._ending(runner, gateways), self._tasks:
             for work in (self._await_stop(stopping), *beside):
                 self.spawn(work)
             await self._drive()
@@ -271,7 +271,7 @@ def _ask_engine(
 
 
 @asynccontextmanager
-async def _leave_signals(tell: Callable[[Event], None]) -> AsyncIterator[None]:
+async def leave_signals(tell: Callable[[Warned | StopAsked], None]) -> AsyncIterator[None]:
     """Take every signal of a scheduler for the wish that we leave; an ignored one stays ignored."""
     loop = asyncio.get_running_loop()
     taken = [one for one in _LEAVE_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]

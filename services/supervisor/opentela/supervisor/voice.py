@@ -11,7 +11,7 @@ from opentela.core.record import CLAIM_ENCODER, Claim, SignedClaim
 from opentela.mesh import warrants
 from opentela.mesh.access import Access
 from opentela.mesh.bus import Bus, Message, Subscription
-from opentela.supervisor.events import Event, ProbeArrived, VerdictArrived
+from opentela.supervisor.events import ProbeArrived, VerdictArrived
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import control, subjects
@@ -29,7 +29,9 @@ _rejected: Final = metrics.counter(
 class Voice:
     """Speaks for every session of this supervisor, with the key that the mesh has warranted."""
 
-    def __init__(self, bus: Bus, access: Access, tell: Callable[[Event], None]) -> None:
+    def __init__(
+        self, bus: Bus, access: Access, tell: Callable[[ProbeArrived | VerdictArrived], None]
+    ) -> None:
         self._bus = bus
         self._tell = tell
         self._identity = access.identity
