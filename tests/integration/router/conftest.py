@@ -70,6 +70,8 @@ async def make_bench() -> AsyncIterator[MakeBench]:
             attempts: AttemptConfig | None = None,
             ejection: EjectionConfig | None = None,
             drain_s: float = 5.0,
+            drain_idle_s: float = 0.05,
+            drain_notice_s: float = 0.0,
             server_timing: bool = False,
             metrics_token: bytes | None = None,
         ) -> Bench:
@@ -81,6 +83,8 @@ async def make_bench() -> AsyncIterator[MakeBench]:
                 attempts=attempts or AttemptConfig(backoff_s=0.001),
                 ejection=ejection or EjectionConfig(),
                 drain_s=drain_s,
+                drain_idle_s=drain_idle_s,
+                drain_notice_s=drain_notice_s,
                 server_timing=server_timing,
             )
             link = FakeLink()

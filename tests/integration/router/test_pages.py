@@ -1,12 +1,10 @@
 """What is on the API's port beside the engines' paths."""
 
-import asyncio
-
 import pytest
 from structlog.testing import capture_logs
 from tests.integration.router.conftest import Bench, MakeBench
-from tests.integration.router.raw import get, post
-from tests.unit.router.parts import record, session_of
+from tests.integration.router.raw import get
+from tests.unit.router.parts import record
 
 from opentela.core.record import Lifecycle, ModelOffer
 
@@ -116,45 +114,3 @@ async def test_pages_can_be_asked_for_their_head(bench: Bench) -> None:
     status, headers = await client.head()
     assert (status, headers["content-type"]) == (200, "application/json")
     assert await client.ended() == b""
-
-
-async def test_a_draining_router_finishes_what_runs(bench: Bench) -> None:
-    """Idle connections close, the last answer closes its own, new ones are not taken."""
-    idle, client = await bench.client(), await bench.client()
-    client.send(post() + post())
-    await bench.until(lambda: len(bench.link.streams) == 1 and len(bench.front.gate) == 2)
-    with capture_logs() as logs:
-        draining = asyncio.create_task(bench.front.drain())
-        assert await idle.ended() == b""
-        with pytest.raises(OSError, match=r"refused|reset|failed"):
-            await (await bench.client()).ask(post())
-        assert not draining.done()
-        bench.link.streams[0].answer(b"{}")
-        answer = await client.answer()
-        assert answer.headers["connection"] == "close"
-        assert answer.headers["x-otela-session"] == session_of(0)
-        await draining
-    assert await client.ended() == b""
-    assert [line["event"] for line in logs] == ["request_finished", "drained"]
-
-
-async def test_a_drain_takes_no_longer_than_it_may(make_bench: MakeBench) -> None:
-    """What still runs is cut, and its engine stopped."""
-    bench = await make_bench(drain_s=0.01)
-    client = await bench.client()
-    client.send(post())
-    await bench.until(lambda: len(bench.link.streams) == 1)
-    with capture_logs() as logs:
-        await bench.front.drain()
-        await bench.front.stop()
-        await bench.until(lambda: bench.link.streams[0].ended)
-    assert bench.link.streams[0].cancelled == "the client left"
-    assert [line["event"] for line in logs] == ["drain_cut_short", "request_finished"]
-
-
-async def test_a_connection_that_comes_while_draining_is_not_taken(bench: Bench) -> None:
-    """It may have waited in the kernel since before."""
-    bench.front.gate.close_idle()
-    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await (await bench.client()).ask(post())
-    assert bench.link.streams == []

@@ -12,13 +12,16 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 MIB = 1024 * 1024
+INHERITED = "inherited"
 
 
 class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where clients connect, and how much of one client is borne.
 
     Attributes:
-        address: `host:port`; port 0 takes a free one. There is no TLS here: anything but loopback
+        address: `host:port`; port 0 takes a free one. `inherited` takes the socket that this process
+            was started with, as systemd passes it: several routers may share it, and one may follow
+            another without a connection being refused. There is no TLS here: anything but loopback
             belongs behind a proxy that has it.
         reuse_port: Let several routers of one host listen on this address; the kernel spreads
             connections over them.
@@ -131,7 +134,12 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             tried again once they may have begun.
         server_timing: Tell in the header `x-otela-timing` of whole answers where their time went,
             in milliseconds. For measuring; it also tells clients how the mesh is built.
-        drain_s: After SIGTERM, how long running requests may take to finish.
+        drain_s: After SIGTERM, how long all that follows may take together.
+        drain_notice_s: After SIGTERM, how long new connections are still taken: as long as a load
+            balancer or Kubernetes needs to see in `/readyz` that they should go elsewhere.
+        drain_idle_s: After that, how long connections without a request are kept open for a last
+            one, whose answer closes them. Closed at once they would fail the requests that are on
+            their way; longer than the pauses of busy clients is enough.
     """
 
     access: str
@@ -141,6 +149,8 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     extra_paths: tuple[Annotated[str, Meta(pattern="^/[!-~]*$")], ...] = ()
     server_timing: bool = False
     drain_s: Seconds = 60.0
+    drain_notice_s: Annotated[float, Meta(ge=0)] = 0.0
+    drain_idle_s: Annotated[float, Meta(ge=0)] = 2.0
     listen: ListenConfig = ListenConfig()
     home: HomeConfig = HomeConfig()
     attempts: AttemptConfig = AttemptConfig()

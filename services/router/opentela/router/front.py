@@ -1,6 +1,8 @@
 """A whole router but for the mesh: from a link and a directory to a port that clients use."""
 
 import asyncio
+import os
+from contextlib import suppress
 from typing import Final
 
 from opentela.core.clock import Clock
@@ -12,18 +14,16 @@ from opentela.router.desk import Desk
 from opentela.router.directory import Directory
 from opentela.router.gate import Gate
 from opentela.router.journal import Journal
+from opentela.router.listening import listen, url_of
 from opentela.router.outcomes import Outcomes
 from opentela.router.pages import Pages
 from opentela.router.paths import Paths
 from opentela.router.plugins import policy
 from opentela.router.ports import Link
 from opentela.router.sightings import Sightings
-from opentela.telemetry.health import listen_error, split_address
 from opentela.telemetry.log import get_logger
 
 log: Final = get_logger()
-
-_BACKLOG: Final = 1024
 
 
 class Front:
@@ -46,7 +46,6 @@ class Front:
         metrics_token: bytes | None = None,
     ) -> None:
         self._config = config
-        self._host, self._port = split_address(config.listen.address, field="listen.address")
         self._readiness = (False, "starting")
         self.directory = Directory()
         self.journal = Journal()
@@ -98,30 +97,26 @@ class Front:
             ConfigError: The address is not one of this host.
         """
         await self._pages.start()
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: Connection(self.gate),
-                self._host,
-                self._port,
-                backlog=_BACKLOG,
-                reuse_port=self._config.listen.reuse_port or None,
-            )
-        except OSError as error:
-            address = self._config.listen.address
-            raise listen_error(error, address, field="listen.address") from error
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._server = await listen(self._config.listen, lambda: Connection(self.gate), os.environ)
+        self.url = url_of(self._server)
         log.info("router_opened", url=self.url)
 
     async def drain(self) -> None:
-        """Take no new connections, and return when every request has ended or time is up."""
-        if self._server is not None:
-            self._server.close()
-        self.gate.close_idle()
-        running = self.desk.in_flight
+        """Let every client finish and go elsewhere; return when all have gone or time is up."""
+        running, config = self.desk.in_flight, self._config
+        self.gate.is_closing = True
         try:
-            async with asyncio.timeout(self._config.drain_s):
+            async with asyncio.timeout(config.drain_s):
+                if config.drain_notice_s:
+                    await asyncio.sleep(config.drain_notice_s)
+                if self._server is not None:
+                    self._server.close()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(config.drain_idle_s):
+                        await self.gate.deserted.wait()
+                self.gate.close_idle()
+                # Also for the last bytes of answers that clients are slow to take.
+                await self.gate.deserted.wait()
                 await self.desk.idle.wait()
         except TimeoutError:
             log.warning("drain_cut_short", running=self.desk.in_flight)

@@ -44,6 +44,7 @@ class Gate:
     Attributes:
         held_bytes: Request bodies in memory.
         is_closing: Every answer from now on is the last of its connection.
+        deserted: Set while there are no connections.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class Gate:
         self.flusher = Flusher(self.loop)
         self.held_bytes = 0
         self.is_closing = False
+        self.deserted = asyncio.Event()
+        self.deserted.set()
         self._connections: dict[Connection, None] = {}
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
 
@@ -72,18 +75,20 @@ class Gate:
 
     def admit(self, connection: "Connection") -> bool:
         """Return whether one more connection is borne, and count it in."""
-        if self.is_closing or len(self._connections) >= self.config.connections_max:
+        if len(self._connections) >= self.config.connections_max:
             return False
         self._connections[connection] = None
+        self.deserted.clear()
         return True
 
     def forget(self, connection: "Connection") -> None:
         """Count a connection out."""
         self._connections.pop(connection, None)
+        if not self._connections:
+            self.deserted.set()
 
     def close_idle(self) -> None:
-        """Close connections on which nothing is under way; the others after their answer."""
-        self.is_closing = True
+        """Close connections on which nothing is under way."""
         for connection in list(self._connections):
             connection.close_if_idle()
 

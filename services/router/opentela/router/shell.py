@@ -15,7 +15,7 @@ from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
-from opentela.router.config import RouterConfig
+from opentela.router.config import INHERITED, RouterConfig
 from opentela.router.desk import Desk
 from opentela.router.front import Front
 from opentela.router.home_port import HomePort, finder
@@ -215,6 +215,8 @@ def _metrics_token(config: RouterConfig) -> bytes | None:
     """Return who may read metrics on the API's port: as on the health page, or nobody."""
     if config.health.token_file:
         return read_token(Path(config.health.token_file))
+    if config.listen.address == INHERITED:
+        return None  # wherever that may listen
     host, _ = split_address(config.listen.address, field="listen.address")
     try:
         is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
