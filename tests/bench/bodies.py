@@ -1,12 +1,14 @@
 """Large bodies: how fast they pass, and what small requests notice of them.
 
-Bodies of 50 MB go up, one after another, and come down again, through each target in its turn.
-Meanwhile small requests are sent at a steady pace through the same target; their latency is
+Bodies of 50 MB go up, one after another, and come down again, through each target in its turn,
+from a process of its own. Meanwhile small requests are sent at a steady pace through the same target; their latency is
 compared with that of the same pace without large bodies.
 """
 
 import argparse
 import asyncio
+import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,10 +27,10 @@ from tests.e2e.product import Product
 
 MB: Final = 1_000_000
 SIZE: Final = 50 * MB
-TIMES: Final = 6
-"""Bodies each way; the first is not counted."""
 SMALL_RATE: Final = 50.0
-SMALL_IDLE: Final = 200
+SMALL: Final = 250
+"""Small requests, with and without large bodies: five seconds each."""
+LARGE_WITHIN_S: Final = 60.0
 RATE_MIN_MBS: Final = 60.0
 SLOWER_MAX: Final = 3.0
 
@@ -68,44 +70,39 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 async def _measure(scene: Scene) -> list[Figure]:
     figures: list[Figure] = []
-    up, down = chat_request(MODEL, stream=False, size=SIZE), _download(SIZE)
     for name, port in scene.ports().items():
         small = Target(name, "127.0.0.1", port, chat_request(MODEL, stream=False))
         await warmed([small])
         with no_gc():
-            await open_loop([small], rate=SMALL_RATE, count=SMALL_IDLE)
+            await open_loop([small], rate=SMALL_RATE, count=SMALL)
         idle_ms = [total_ms(sample) for sample in small.samples]
-        for way, request in (("up", up), ("down", down)):
-            passed = await _pass(Target(name, "127.0.0.1", port, request), small)
+        for way in ("up", "down"):
+            passed = await _pass(port, way, small)
             figures += _figures(name, way, passed, idle_ms)
         small.close()
     return figures
 
 
-async def _pass(large: Target, small: Target) -> Passed:
-    """Send large bodies one after another, and small requests all the while."""
+async def _pass(port: int, way: str, small: Target) -> Passed:
+    """Send large bodies from another process, and small requests all the while."""
     small.samples.clear()
-
-    async def at_a_pace() -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        async with asyncio.TaskGroup() as group:
-            while not is_over.is_set():
-                group.create_task(small.measure())
-                due += 1 / SMALL_RATE
-                await asyncio.sleep(due - loop.time())
-
-    is_over = asyncio.Event()
-    await large.once()
-    with no_gc():
-        pace = asyncio.create_task(at_a_pace())
-        for _ in range(TIMES - 1):
-            await large.measure()
-        is_over.set()
-        await pace
-    large.close()
-    times_ms = [total_ms(sample) for sample in large.samples]
-    rate_mbs = SIZE / MB / (percentile(times_ms, 50) / 1e3)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.large", str(port), way, str(SIZE)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(LARGE_WITHIN_S):
+            await process.stdout.readline()
+            with no_gc():
+                await open_loop([small], rate=SMALL_RATE, count=SMALL)
+            process.terminate()
+            told, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    rate_mbs = SIZE / MB / percentile(json.loads(told), 50)
     return Passed(rate_mbs, [total_ms(sample) for sample in small.samples])
 
 
@@ -127,14 +124,3 @@ def _figures(name: str, way: str, passed: Passed, idle_ms: list[float]) -> Itera
             yield Figure(slower, busy / idle, "x", baseline=told)
     if name == DIRECT:
         yield Figure(f"small requests idle, p50, {name}", percentile(idle_ms, 50), "ms")
-
-
-def _download(size: int) -> bytes:
-    body = b'{"model":"%b","max_tokens":%d,"prompt":"hello"}' % (MODEL.encode(), size)
-    lines = (
-        "POST /v1/completions HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-    )
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -25,7 +25,8 @@ _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _STREAM: Final = re.compile(rb'"stream" *: *true')
 _MAX_TOKENS: Final = re.compile(rb'"max_tokens" *: *(\d+)')
 _ASKED_IN_FIRST: Final = 4096
-"""Bytes of a body in which what it asks for stands; bodies may be long."""
+"""Bytes of a request in which what it asks for stands; bodies may be long."""
+_PART: Final = b"x" * (64 * 1024)
 _WORDS: Final = tuple(f"tok{index} " for index in range(TOKENS))
 _USAGE: Final = {"prompt_tokens": 24, "completion_tokens": TOKENS, "total_tokens": 24 + TOKENS}
 
@@ -98,7 +99,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pace = pace
         self._buffer = bytearray()
-        self._whole = 0  # bytes of the request in the buffer, once its head is there
+        self._missing = 0  # bytes of the body that did not come yet
+        self._unsent = 0
+        self._is_held = False
         self._due = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -110,21 +113,36 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Answer each whole request in what has arrived."""
-        self._buffer += data
-        while True:
-            if not self._whole:
+        """Answer each whole request in what has arrived; of long bodies only the start is kept."""
+        while data:
+            if self._missing:
+                body, data = data[: self._missing], data[self._missing :]
+                self._missing -= len(body)
+                self._buffer += body[: max(0, _ASKED_IN_FIRST - len(self._buffer))]
+            else:
+                self._buffer += data
                 head_ends = self._buffer.find(b"\r\n\r\n")
                 if head_ends < 0:
                     return
                 length = _LENGTH.search(self._buffer, 0, head_ends)
-                self._whole = head_ends + 4 + (int(length[1]) if length else 0)
-            if len(self._buffer) < self._whole:
-                return
-            request = bytes(self._buffer[: min(self._whole, _ASKED_IN_FIRST)])
-            del self._buffer[: self._whole]
-            self._whole = 0
-            self._serve(request)
+                self._missing = int(length[1]) if length else 0
+                data = bytes(self._buffer[head_ends + 4 :])
+                del self._buffer[head_ends + 4 :]
+                if self._missing:
+                    continue
+            if not self._missing:
+                request = bytes(self._buffer)
+                self._buffer.clear()
+                self._serve(request)
+
+    def pause_writing(self) -> None:
+        """Send no more of a long answer."""
+        self._is_held = True
+
+    def resume_writing(self) -> None:
+        """Go on with a long answer."""
+        self._is_held = False
+        self._send_long()
 
     def _serve(self, request: bytes) -> None:
         _, _, target = request.partition(b" ")
@@ -133,7 +151,10 @@ class Connection(asyncio.Protocol):
             self._write(_UNSUPPORTED)  # some routers first try HTTP/2
         elif path == b"/v1/completions":
             asked = _MAX_TOKENS.search(request)
-            self._write(_answer("200 OK", b'"' + b"x" * (int(asked[1]) if asked else 0) + b'"'))
+            self._unsent = int(asked[1]) if asked else 0
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {self._unsent}"
+            self._write(head.encode() + b"\r\n\r\n")
+            self._send_long()
         elif path != b"/v1/chat/completions":
             answers = {b"/v1/models": _MODELS, b"/health": _HEALTHY}
             self._write(answers.get(path, _UNKNOWN))
@@ -143,6 +164,12 @@ class Connection(asyncio.Protocol):
             self._then(1)
         else:
             self._write(_UNARY)
+
+    def _send_long(self) -> None:
+        while self._unsent and not self._is_held and self._transport is not None:
+            part = _PART[: self._unsent]
+            self._unsent -= len(part)
+            self._transport.write(part)
 
     def _then(self, index: int) -> None:
         # From when it was due, lest a late turn slows the whole stream down.
