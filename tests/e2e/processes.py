@@ -70,6 +70,7 @@ class Process:
         log: Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.log = log
@@ -83,6 +84,7 @@ class Process:
                 env=None if env is None else dict(env),
                 cwd=cwd,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         self.pid = self._popen.pid
 
