@@ -285,6 +285,7 @@ async def test_wishes_are_kept(bench: Bench) -> None:
     refused = await client.ask(post(b'{"model":"m"}', "/v1/completions", "X-Otela-Site: etna"))
     assert refused.status == 503
     assert refused.error["code"] == "no_matching_session"
+    assert refused.error["message"].endswith("there is: alps (3), jura (1).")
 
 
 async def test_an_adapter_is_routed_only_to_who_holds_it(bench: Bench) -> None:

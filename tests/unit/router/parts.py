@@ -68,6 +68,7 @@ def candidate(
             context_max=context_max,
             fingerprint=fingerprint,
         ),
+        fingerprint=fingerprint,
         born_at_ms=1_000,
         terms=Offer(hardware=hardware, gpus=gpus, labels=dict(labels or {})),
         ends_at=ends_at,
@@ -83,6 +84,7 @@ def record(
     site: str = "alps",
     provider: str = "cscs",
     walltime_ends_at: float = 0.0,
+    labels: Mapping[str, str] | None = None,
     suspected: int = 0,
 ) -> SessionRecord:
     """Return what a router holds of session *number*."""
@@ -97,7 +99,9 @@ def record(
         born_at_ms=born_at_ms,
         incarnation=incarnation,
         lifecycle=lifecycle,
-        offer=Offer(models=tuple(models), walltime_ends_at=walltime_ends_at),
+        offer=Offer(
+            models=tuple(models), walltime_ends_at=walltime_ends_at, labels=dict(labels or {})
+        ),
     )
     signed = SignedClaim(body=CLAIM_ENCODER.encode(claim), signature=b"")
     witnesses = said(claim, "r1", incarnation=suspected) if suspected else ()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.unit.router.parts import Dice, record, session_of
 
-from opentela.core.record import Lifecycle
+from opentela.core.record import Lifecycle, ModelOffer
 from opentela.router.choosing import LASTS_MAX_S, Chooser
 from opentela.router.config import EjectionConfig
 from opentela.router.directory import Candidate, Directory
@@ -65,7 +65,8 @@ def test_wishes_are_kept_or_refused() -> None:
     assert bench.chosen(wish=Wish(sites=("jura",))) == session_of(1)
     fault = bench.fault(wish=Wish(sites=("etna",)))
     assert fault.kind is FaultKind.NO_MATCHING_SESSION
-    assert "site etna" in fault.message
+    assert "at site etna" in fault.message
+    assert fault.param == "otela.site"
 
 
 def test_an_allocation_about_to_end_is_a_last_resort() -> None:
@@ -82,6 +83,36 @@ def test_an_ejected_session_is_passed_over() -> None:
     bench.outcomes.end(0.0, session_of(1), Result.FAILED)
     assert {bench.chosen() for _ in range(4)} == {session_of(0), session_of(2)}
     assert bench.chosen(wish=Wish(sites=("jura",))) == session_of(1)
+
+
+def test_the_first_tier_is_taken_while_it_is_sound() -> None:
+    """Then the next one, and a retry goes on there."""
+    bench = Bench()
+    bench.directory.apply([record(3, labels={"tier": "gold"}), record(4, labels={"tier": "iron"})])
+    wish = Wish(tiers=("gold", "iron"))
+    assert {bench.chosen(wish=wish) for _ in range(3)} == {session_of(3)}
+    assert bench.chosen(wish=wish, tried=(3,)) == session_of(4)
+    bench.outcomes.end(0.0, session_of(3), Result.FAILED)
+    assert bench.chosen(wish=wish) == session_of(4)
+
+
+def test_what_is_behind_an_at_sign_may_belong_to_the_name() -> None:
+    """If such a model is known it is no pin; nor if nothing is known before the sign."""
+    bench = Bench()
+    bench.directory.apply([record(5, models=[ModelOffer(name="m@main")])])
+    said = {name: bench.chooser.is_pinned(name) for name in ("m@abcdef", "m@main", "x@abcdef", "@")}
+    assert said == {"m@abcdef": True, "m@main": False, "x@abcdef": False, "@": False}
+
+
+def test_walltime_that_is_left_counts_from_now() -> None:
+    """By the wall clock."""
+    bench = Bench()
+    wish = Wish(walltime_min_s=1000.0, sites=("alps",))
+    assert {bench.chosen(wish=wish, wall=4000.0) for _ in range(3)} == {
+        session_of(0),
+        session_of(2),
+    }
+    assert {bench.chosen(wish=wish, wall=4001.0) for _ in range(3)} == {session_of(0)}
 
 
 def test_unknown_and_absent_models_differ() -> None:
@@ -110,7 +141,7 @@ def test_a_session_that_will_not_see_the_end_of_the_answer_is_a_last_resort() ->
 
     def chosen(seconds: float, wall: float) -> set[str]:
         call = Call("m", "r")
-        found = set()
+        found: set[str] = set()
         for _ in range(3):
             choice = bench.chooser.choose(
                 call, NO_WISH, (), now=0.0, wall=wall, lasts=lasts(seconds)

@@ -148,3 +148,44 @@ def test_names_once_offered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert not directory.was_offered("b")
     assert directory.was_offered("a")
     assert directory.was_offered("c")
+
+
+def test_only_sessions_of_allowed_providers_are_taken_in() -> None:
+    """The others' models do not exist for this router."""
+    directory = Directory(["epfl"])
+    directory.apply([record(0), record(1, provider="epfl", models=[ModelOffer(name="x")])])
+    assert sessions(directory, "x") == [session_of(1)]
+    assert (sessions(directory, "m"), directory.was_offered("m")) == ([], False)
+    assert list(directory.models()) == ["x"]
+
+
+def test_what_starts_is_known_by_what_it_promises() -> None:
+    """Until it serves, or never will."""
+    directory = Directory()
+    offers = [ModelOffer(name="m", aliases=("n",))]
+    directory.apply([record(n, models=offers, lifecycle=Lifecycle.JOINING) for n in range(3)])
+    assert [directory.loading(name) for name in ("m", "n", "x")] == [3, 3, 0]
+    assert sessions(directory, "m") == []
+    directory.apply([record(0, models=offers, incarnation=2)])
+    directory.apply([record(1, models=offers, incarnation=2, lifecycle=Lifecycle.DOWN)])
+    assert directory.loading("m") == 1
+    suspected = record(2, models=offers, lifecycle=Lifecycle.JOINING, suspected=1)
+    directory.apply([suspected])
+    assert directory.loading("m") == 0
+
+
+@pytest.mark.parametrize("odd", ["", "abc", "ABCDEF", "abcdef\r\nx: y", "z" * 8])
+def test_an_odd_fingerprint_is_none(odd: str) -> None:
+    """It goes into a header."""
+    directory = made()
+    directory.apply([record(8, models=[ModelOffer(name="odd", fingerprint=odd)])])
+    assert [one.fingerprint for one in directory.pool("odd").candidates] == [""]
+
+
+def test_a_candidate_knows_its_terms() -> None:
+    """Labels and hardware are the session's, whatever the model."""
+    directory = Directory()
+    offers = [ModelOffer(name="m", fingerprint="0123abcd")]
+    directory.apply([record(0, models=offers, labels={"tier": "a"})])
+    (one,) = directory.pool("m").candidates
+    assert (one.fingerprint, one.terms.labels) == ("0123abcd", {"tier": "a"})

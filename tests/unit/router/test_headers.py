@@ -3,7 +3,6 @@
 import pytest
 
 from opentela.router import headers
-from opentela.router.matching import NO_WISH, Wish
 
 OPENAI_SDK = [
     (b"host", b"router:8080"),
@@ -75,18 +74,13 @@ def test_trace_context_is_read_when_well_formed() -> None:
     assert headers.read([(b"traceparent", b"00-zz")]).trace == ""
 
 
-def test_wishes_are_read() -> None:
-    """Names separated by commas, blanks aside."""
-    heading = headers.read([(b"x-otela-site", b" alps, jura,"), (b"x-otela-provider", b"cscs")])
-    assert heading.wish == Wish(sites=("alps", "jura"), providers=("cscs",))
-    assert headers.read([(b"x-otela-site", b"alps")]).wish == Wish(sites=("alps",))
-    assert headers.read([(b"x-otela-provider", b"p")]).wish == Wish(providers=("p",))
-    assert headers.read([(b"accept", b"*/*")]).wish is NO_WISH
-
-
-def test_wishes_are_bounded() -> None:
-    """A header full of commas is no work."""
-    assert len(headers.read([(b"x-otela-site", b"a," * 1000)]).wish.sites) == 64
+def test_what_is_for_the_router_alone_is_set_apart() -> None:
+    """The engine gets none of it."""
+    asked = ((b"x-otela-site", b"alps"), (b"x-otela-whatever", b"1"))
+    heading = headers.read([asked[0], (b"accept", b"*/*"), asked[1]])
+    assert heading.asked == asked
+    assert heading.outward == (("accept", "*/*"),)
+    assert headers.read([(b"accept", b"*/*")]).asked == ()
 
 
 def test_the_asking_page_is_known() -> None:

@@ -42,6 +42,8 @@ def test_an_entry_joins_what_its_sessions_say() -> None:
                     "aliases": ["m"],
                     "context_max": 4096,
                     "quantisations": ["fp8"],
+                    "fingerprints": [],
+                    "tiers": [],
                 },
             }
         ],

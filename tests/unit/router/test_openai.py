@@ -38,6 +38,8 @@ def nested(levels: int) -> bytes:
         (b'{"model":"m","user":"say \\"model\\" twice: \\"model\\""}', Ask("m", streams=False)),
         (b'{"model":"m","tools":[{"model":"not ours"}]}', Ask("m", streams=False)),
         (b'{"model":"model"}', Ask("model", streams=False)),
+        (b'{"model":"m", "otela": {"site": "a"}}', Ask("m", streams=False, otela=b'{"site": "a"}')),
+        (b'{"model":"m","x":{"otela":1}}', Ask("m", streams=False)),
     ],
 )
 def test_good_bodies_are_read(body: bytes, ask: Ask) -> None:
@@ -91,6 +93,8 @@ def test_bad_bodies_are_refused_by_name_of_the_field(body: bytes, param: str | N
         (b'{"\\u006d\\u006f\\u0064\\u0065\\u006c":"a","model":"b"}', "model"),
         (b'{"model":"a","stream":true,"stream":false}', "stream"),
         (b'{"model":"a","stream":true,"str\\u0065am":false}', "stream"),
+        (b'{"model":"a","otela":{},"ot\\u0065la":{}}', "otela"),
+        (b'{"model":"a","otela":{},"x":1,"otela":null}', "otela"),
     ],
 )
 def test_a_key_that_is_read_may_stand_there_only_once(body: bytes, key: str) -> None:

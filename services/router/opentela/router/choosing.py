@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from opentela.core.ids import SessionId
+from opentela.router.constraints import PIN
 from opentela.router.directory import Candidate, Directory
 from opentela.router.fault import Fault, FaultKind, no_such_model
-from opentela.router.matching import Wish, admitted, best_tier
+from opentela.router.matching import Wish, admitted, best_tier, first_tier, unmatched
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Call, Policy
 
@@ -51,12 +52,15 @@ class Chooser:
         pool = self._directory.pool(call.model)
         if not pool.candidates:
             return self._absent(call.model)
-        candidates = admitted(pool, wish, tried)
+        candidates = admitted(pool, wish, tried, wall=wall)
         if not candidates:
-            return _ALL_TRIED if tried else _unmatched(call.model, wish)
+            return _ALL_TRIED if tried else unmatched(call.model, wish, pool.candidates, wall)
+        ejected = self._outcomes.ejected(now, pool.candidates)
+        if wish.tiers:
+            candidates = first_tier(candidates, wish.tiers, ejected)
         tier = best_tier(
             candidates,
-            ejected=self._outcomes.ejected(now, pool.candidates),
+            ejected=ejected,
             ends_first_at=pool.ends_first_at,
             ends_before=self._needed_until(pool.ends_first_at, wall, lasts),
         )
@@ -71,6 +75,12 @@ class Chooser:
             return until
         return until + min(lasts(), LASTS_MAX_S)
 
+    def is_pinned(self, model: str) -> bool:
+        """Return whether what stands behind the last `@` is a fingerprint and no part of a name."""
+        name = model.rpartition(PIN)[0]
+        known = self._directory.was_offered
+        return bool(name) and not known(model) and known(name)
+
     def only_model(self) -> str:
         """Return the name of the one model that is served, or nothing when there are several."""
         names = list(self._directory.models())
@@ -84,10 +94,3 @@ class Chooser:
             message=f"No session serves the model {model!r} now; try again shortly.",
             param="model",
         )
-
-
-def _unmatched(model: str, wish: Wish) -> Fault:
-    return Fault(
-        kind=FaultKind.NO_MATCHING_SESSION,
-        message=f"No session that serves the model {model!r} matches {wish}.",
-    )

@@ -124,7 +124,10 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         access: File that lets this router into the mesh, as `otela mesh` writes it.
-        policy: `random`, `round_robin`, `least_load`, or another installed one.
+        policy: `random`, `round_robin`, `least_load`, `hardware_weighted`, `prefix_affinity`, or
+            another installed one; docs/routing.md compares them.
+        providers: Those whose sessions are used at all; empty for all. Requests may narrow it
+            further.
         walltime_margin_s: A session whose allocation ends within this and what the request will
             probably take is a last resort: the time that a supervisor itself is gone earlier, and
             some doubt about the forecast.
@@ -144,6 +147,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     access: str
     policy: str = "least_load"
+    providers: tuple[str, ...] = ()
     walltime_margin_s: Annotated[float, Meta(ge=0)] = 120.0
     path_prefixes: tuple[Annotated[str, Meta(pattern="^/[!-~]*/$")], ...] = ("/v1/", "/v2/")
     extra_paths: tuple[Annotated[str, Meta(pattern="^/[!-~]*$")], ...] = ()

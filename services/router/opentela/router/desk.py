@@ -17,7 +17,7 @@ from opentela.router.sightings import Sightings
 _CORS: Final = (
     b"access-control-allow-origin: %b\r\n"
     b"access-control-expose-headers: x-request-id, retry-after, x-otela-session, x-otela-site,"
-    b" x-otela-attempts\r\n%b"
+    b" x-otela-attempts, x-otela-fingerprint\r\n%b"
 )
 
 

@@ -1,5 +1,6 @@
 """Who can serve a name: the router's read model of the session map."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from opentela.wire.subjects import SessionPath
 NAMES_MAX: Final = 10_000
 """Names remembered as once offered; the oldest are forgotten first and turn from 503 to 404."""
 _NEVER: Final = float("inf")
+_HEX: Final = re.compile(r"[0-9a-f]{6,64}")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         path: Where it is reached; also names its provider and site.
         offer: The model behind the name.
+        fingerprint: The offer's, if it is one: hexadecimal digits, and no line of a header.
         terms: All that the session offers, and on which hardware.
         ends_at: Unix seconds at which its allocation ends; infinity when it does not.
     """
@@ -38,6 +41,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     path: SessionPath
     offer: ModelOffer
     born_at_ms: int
+    fingerprint: str = ""
     terms: Offer = Offer()
     ends_at: float = _NEVER
 
@@ -181,6 +185,7 @@ def _served(claim: Claim) -> dict[str, Candidate]:
             path=path,
             offer=offer,
             born_at_ms=claim.born_at_ms,
+            fingerprint=offer.fingerprint if _HEX.fullmatch(offer.fingerprint) else "",
             terms=claim.offer,
             ends_at=claim.offer.walltime_ends_at or _NEVER,
         )

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from opentela.core.ids import ProviderId, SessionId, SiteId
-from opentela.router import headers
+from opentela.core.ids import SessionId
+from opentela.router import constraints, headers
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
     Break,
@@ -26,23 +26,22 @@ from opentela.router.desk import Desk
 from opentela.router.directory import Candidate
 from opentela.router.fault import Fault, FaultKind, envelope, sse_event
 from opentela.router.leg import Leg
+from opentela.router.matching import NO_WISH
 from opentela.router.openai import Ask
 from opentela.router.outcomes import Result
 from opentela.router.policies.base import Call, Observed
 from opentela.router.ports import Client
 from opentela.router.reading import Reading
-from opentela.router.sse import Usage
+from opentela.router.records import record_of, usage_of
 from opentela.router.stopwatch import Stopwatch
 from opentela.router.wanted import UNNAMED, read_wanted
 from opentela.telemetry.log import get_logger
 from opentela.wire.frames import Headers
-from opentela.wire.usage import UsageRecord
 
 log: Final = get_logger()
 
 _TICK: Final = Tick()
 _CLIENT_GONE: Final = ClientGone()
-_NO_USAGE: Final = Usage()
 _INTERNAL: Final = Fault(
     kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
 )
@@ -73,6 +72,7 @@ class Exchange:
         "_streamed",
         "_timer",
         "_timer_at",
+        "_wish",
     )
 
     def __init__(self, desk: Desk, client: Client, incoming: Reading) -> None:
@@ -92,6 +92,7 @@ class Exchange:
         self._stopwatch = Stopwatch(incoming.read_at) if desk.config.server_timing else None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._wish = NO_WISH
         desk.entered()
 
     @property
@@ -114,6 +115,15 @@ class Exchange:
         if not model:
             self._refuse(UNNAMED)
             return
+        asked, is_pinned = self._heading.asked, "@" in model and desk.chooser.is_pinned(model)
+        if asked or ask.otela or is_pinned:
+            settled = constraints.settle(
+                model, incoming.body, headers=asked, otela=ask.otela, is_pinned=is_pinned
+            )
+            if isinstance(settled, Fault):
+                self._refuse(settled)
+                return
+            model, self._wish, incoming.parts = settled.model, settled.wish, [settled.body]
         self._call = Call(model, self._call.request, incoming.body)
         self._attempts = self._new_attempts(ask)
         self._run(self._attempts, None)
@@ -139,7 +149,7 @@ class Exchange:
             self._leg.settle()
 
     def _new_attempts(self, ask: Ask) -> Attempts:
-        desk, call, wish, kind = self._desk, self._call, self._heading.wish, self._incoming.kind
+        desk, call, wish, kind = self._desk, self._call, self._wish, self._incoming.kind
         body = self._incoming.body
         stopwatch = self._stopwatch  # and not self: a cycle is work for the garbage collector
         assert kind is not None, "not an engine's path"
@@ -221,7 +231,7 @@ class Exchange:
         leg.stream = None  # which holds the leg as its sink
         now = desk.clock.now()
         if leg.is_counted:
-            usage = (self._attempts and self._attempts.usage) or _NO_USAGE
+            usage = usage_of(self._attempts)
             observed = Observed(
                 action.result,
                 now - leg.began_at,
@@ -288,6 +298,8 @@ class Exchange:
                 chosen.site.encode(),
                 len(attempts.tried),
             )
+            if chosen.fingerprint:
+                fields += b"x-otela-fingerprint: %b\r\n" % chosen.fingerprint.encode()
         return fields + self._desk.cors(self._heading.origin)
 
     def _answer_fault(self, fault: Fault) -> None:
@@ -324,35 +336,21 @@ class Exchange:
             self._timer.cancel()
             self._timer = None
         self._desk.left()
-        record = self._record(outcome, status)
-        self._desk.forecasts.learn(record, self._incoming.body)
-        self._desk.journal.request_finished(record)
-
-    def _record(self, outcome: Outcome, status: int) -> UsageRecord:
-        desk, attempts, began_at = self._desk, self._attempts, self._began_at
-        chosen = attempts.candidate if attempts else None
-        first_at = attempts.first_at if attempts else None
-        usage = (attempts and attempts.usage) or _NO_USAGE
-        return UsageRecord(
-            id=desk.rng.randbytes(_ID_BYTES).hex(),
-            request=self._call.request,
-            at_ms=int(desk.clock.wall() * 1000),
-            router=desk.name,
-            model=self._call.model,
-            session=chosen.session if chosen else SessionId(""),
-            provider=chosen.provider if chosen else ProviderId(""),
-            site=chosen.site if chosen else SiteId(""),
+        record = record_of(
+            self._call,
+            self._attempts,
+            id=self._desk.rng.randbytes(_ID_BYTES).hex(),
+            router=self._desk.name,
             path=self._incoming.path.decode("latin-1"),
             status=status,
-            outcome=outcome.value,
-            attempts=len(attempts.tried) if attempts else 0,
+            outcome=outcome,
             streamed=self._streamed,
-            tokens_in=usage.tokens_in,
-            tokens_cached=usage.tokens_cached,
-            tokens_out=usage.tokens_out,
-            ttft_s=first_at - began_at if first_at is not None else -1.0,
-            duration_s=desk.clock.now() - began_at,
+            began_at=self._began_at,
+            now=self._desk.clock.now(),
+            wall=self._desk.clock.wall(),
         )
+        self._desk.forecasts.learn(record, self._incoming.body)
+        self._desk.journal.request_finished(record)
 
     def _log_attempt(self, chosen: Candidate, action: EndAttempt) -> None:
         attempts = self._attempts

@@ -47,7 +47,7 @@ class Front:
     ) -> None:
         self._config = config
         self._readiness = (False, "starting")
-        self.directory = Directory()
+        self.directory = Directory(config.providers)
         self.journal = Journal()
         self.outcomes = Outcomes(config.ejection)
         self.sightings = Sightings()

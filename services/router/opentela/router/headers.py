@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from opentela.router.matching import NO_WISH, Wish
+from opentela.router.constraints import HEADER_PREFIX
 from opentela.wire.frames import Headers
 
 _HOP_BY_HOP: Final = frozenset(
@@ -58,7 +58,7 @@ _NOT_OUTWARD: Final = frozenset(
         "traceparent",
     }
 )
-_NOT_OUTWARD_PREFIXES: Final = (b"x-stainless-", b"x-otela-", b"sec-", b"access-control-", b"cf-")
+_NOT_OUTWARD_PREFIXES: Final = (b"x-stainless-", b"sec-", b"access-control-", b"cf-")
 _NOT_HOMEWARD: Final = _HOP_BY_HOP | {
     # Made anew for the client.
     "content-length",
@@ -87,7 +87,6 @@ _TRACE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 # Visible characters, blanks and what Latin-1 has beyond ASCII: nothing that could end the line.
 _VALUE: Final = re.compile("[\t -~\x80-\xff]*")
-_WISHED_MAX: Final = 64
 _NAMES_MAX: Final = 1024
 """Names whose meaning is remembered, each way; clients and engines use the same few dozen."""
 
@@ -97,13 +96,14 @@ class Heading(NamedTuple):
 
     Attributes:
         outward: For the engine, without a request id.
+        asked: What is for this router alone: `x-otela-…`.
         request: The client's own request id when it is sane, else empty.
         trace: W3C traceparent, or empty.
         origin: The page that asks, or empty.
     """
 
     outward: Headers
-    wish: Wish
+    asked: tuple[tuple[bytes, bytes], ...]
     request: str
     trace: str
     origin: bytes
@@ -112,11 +112,14 @@ class Heading(NamedTuple):
 def read(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
     """Return what *headers* say; their names are in lower case."""
     outward: list[tuple[str, str]] = []
+    asked: list[tuple[bytes, bytes]] = []
     ours: dict[bytes, bytes] = {}
     for raw_name, value in headers:
         name = _outward_name(raw_name)
         if name:
             outward.append((name, value.decode("latin-1")))
+        elif name is None:
+            asked.append((raw_name, value))
         else:
             ours[raw_name] = value
     if b"connection" in ours:
@@ -126,7 +129,7 @@ def read(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
     trace = ours.get(b"traceparent")
     return Heading(
         tuple(outward),
-        _wish(ours),
+        tuple(asked),
         request.decode() if request and _REQUEST_ID.fullmatch(request) else "",
         trace.decode() if trace and _TRACE.fullmatch(trace) else "",
         ours.get(b"origin", b""),
@@ -149,8 +152,10 @@ def homeward(headers: Headers) -> bytes:
 
 
 @lru_cache(_NAMES_MAX)
-def _outward_name(name: bytes) -> str:
-    """Return the header's name for the engine, or nothing when it is not for it."""
+def _outward_name(name: bytes) -> str | None:
+    """Return the header's name for the engine, nothing when it is not for it; None is asked us."""
+    if name.startswith(HEADER_PREFIX):
+        return None
     if name in _NOT_OUTWARD or name.startswith(_NOT_OUTWARD_PREFIXES):
         return ""
     return name.decode("latin-1")
@@ -176,16 +181,3 @@ def _without(headers: Headers, named: Sequence[str]) -> Headers:
 
 def _named_in(connection: str) -> Sequence[str]:
     return [name.strip().lower() for name in connection.split(",")]
-
-
-def _wish(ours: dict[bytes, bytes]) -> Wish:
-    sites = ours.get(b"x-otela-site")
-    providers = ours.get(b"x-otela-provider")
-    if sites is None and providers is None:
-        return NO_WISH
-    return Wish(_list(sites), _list(providers))
-
-
-def _list(value: bytes | None) -> tuple[str, ...]:
-    parts = (value or b"").decode("latin-1").split(",", _WISHED_MAX)[:_WISHED_MAX]
-    return tuple(name for part in parts if (name := part.strip()))

@@ -17,7 +17,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         providers: Whose they are.
         aliases: Further names that requests may use.
         context_max: Tokens that every session takes; 0 when none says.
-        quantisations: All that occur.
+        quantisations, fingerprints, tiers: All that occur.
     """
 
     sessions: int
@@ -26,6 +26,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...]
     context_max: int
     quantisations: tuple[str, ...]
+    fingerprints: tuple[str, ...]
+    tiers: tuple[str, ...]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,8 @@ def described(name: str, pool: Pool) -> Model:
             aliases=_distinct(alias for offer in offers for alias in offer.aliases),
             context_max=context_max,
             quantisations=_distinct(o.quantisation for o in offers if o.quantisation),
+            fingerprints=_distinct(one.fingerprint for one in candidates if one.fingerprint),
+            tiers=_distinct(tier for one in candidates if (tier := one.terms.labels.get("tier"))),
         ),
     )
 

@@ -17,7 +17,7 @@ MODEL_CHARS_MAX: Final = 256
 NESTING_MAX: Final = 128
 """Levels of objects and arrays. Engines parse recursively; schemas of people stay below 30."""
 
-_READ_KEYS: Final = ("model", "stream")
+_READ_KEYS: Final = ("model", "stream", "otela")
 _NOT_STREAMING: Final = frozenset({b"", b"false", b"null", b"0"})
 # Nobody escapes plain letters but to hide a key: the letters of the keys lie in these rows.
 _HIDDEN: Final = b"\\u00"
@@ -26,15 +26,21 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What a body asks for."""
+    """What a body asks for.
+
+    Attributes:
+        otela: What it says to the router alone, as JSON; empty when it says nothing.
+    """
 
     model: str
     streams: bool
+    otela: bytes = b""
 
 
 class _Body(msgspec.Struct):
     model: str | msgspec.UnsetType = msgspec.UNSET
     stream: msgspec.Raw = msgspec.Raw(b"")
+    otela: msgspec.Raw = msgspec.Raw(b"")
 
 
 MISSING: Final = Fault(
@@ -59,7 +65,10 @@ def read_ask(body: bytes) -> Ask | Fault:
     if fault:
         return fault
     assert read.model is not msgspec.UNSET
-    return Ask(read.model, bytes(read.stream) not in _NOT_STREAMING)
+    otela = bytes(read.otela)
+    if otela and (fault := _repeated(body)):
+        return fault
+    return Ask(read.model, bytes(read.stream) not in _NOT_STREAMING, otela)
 
 
 def _ill_named(model: str | msgspec.UnsetType) -> Fault | None:

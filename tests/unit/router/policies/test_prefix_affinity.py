@@ -33,7 +33,7 @@ def test_one_candidate_needs_no_ring() -> None:
 def test_equal_beginnings_meet_in_every_router() -> None:
     """Routers agree without a word; different beginnings spread."""
     routers = [PrefixAffinity(random.Random(seed)) for seed in range(3)]
-    owners = []
+    owners: list[str] = []
     for number in range(200):
         picks = {router.pick(call(f"talk {number}"), ALL).session for router in routers}
         assert len(picks) == 1
