@@ -11,6 +11,7 @@ from opentela.supervisor.actions import (
     Action,
     Announce,
     AnswerProbe,
+    AskEnd,
     CloseGateway,
     DrainGateway,
     Exit,
@@ -22,6 +23,7 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellEnd,
     TellLeftOut,
 )
 from opentela.supervisor.claims import Place
@@ -36,6 +38,7 @@ from opentela.supervisor.engine_state import EngineState
 from opentela.supervisor.engines.base import EngineLoad, EngineOffer
 from opentela.supervisor.events import (
     Carried,
+    EndTold,
     EngineEnded,
     EngineExited,
     EngineSpawned,
@@ -86,7 +89,13 @@ class Even:
 class Bench:
     """A machine under test, with the clock in the test's hand."""
 
-    def __init__(self, config: SupervisorConfig = CONFIG, walltime: Walltime | None = None) -> None:
+    def __init__(
+        self,
+        config: SupervisorConfig = CONFIG,
+        walltime: Walltime | None = None,
+        *,
+        can_end_move: bool = False,
+    ) -> None:
         self.now = 0.0
         self.keys = 0
         self.machine = Machine(
@@ -96,6 +105,7 @@ class Bench:
             walltime=walltime,
             rng=Even(),
             now=0.0,
+            can_end_move=can_end_move,
         )
 
     def at(self, now: float, event: Event | None = None) -> list[Action]:
@@ -484,6 +494,43 @@ class TestWalltime:
         bench = Bench(walltime=walltime).serving(1.0)
         bench.at(20.0, Warned("SIGUSR1"))
         assert bench.word == (Lifecycle.DRAINING, "SIGUSR1")
+
+    def test_a_prolonged_end_is_offered_and_drained_for_later(self) -> None:
+        """Slurm was asked at its time; what routers know and what we do move together."""
+        ends = Walltime(WALL + 100.0, WALL + 160.0, WALL + 175.0)
+        bench = Bench(walltime=ends, can_end_move=True).serving(1.0)
+        assert AskEnd() not in bench.at(59.9)
+        assert AskEnd() in bench.at(60.0)
+        actions = bench.at(61.0, EndTold(WALL + 3600.0))
+        assert TellEnd(WALL + 3600.0) in actions
+        assert announced(actions) == [Lifecycle.SERVING]
+        assert bench.claim.offer.walltime_ends_at == WALL + 3600.0
+        assert announced(bench.at(170.0)) == []
+        bench.at(3600.0 - 15.0 - 120.0)
+        assert bench.word == (Lifecycle.DRAINING, "the walltime ends")
+
+    def test_an_end_cut_short_is_drained_for_at_once(self) -> None:
+        """As far as there is time."""
+        bench = Bench(can_end_move=True).serving(1.0)
+        bench.at(60.0, Carried(running=1, received=1))
+        bench.at(61.0, EndTold(WALL + 80.0))
+        assert bench.claim.offer.walltime_ends_at == WALL + 80.0
+        bench.at(65.0 - 0.2 * 4.0)
+        assert bench.word == (Lifecycle.DRAINING, "the walltime ends")
+        assert CloseGateway not in kinds(bench.at(64.9))
+        assert CloseGateway in kinds(bench.at(65.0))
+
+    def test_a_drain_is_hurried_by_an_earlier_end_and_not_called_back_by_a_later(self) -> None:
+        """In the mesh nothing comes back."""
+        ends = Walltime(WALL + 100.0, WALL + 160.0, WALL + 175.0)
+        bench = Bench(walltime=ends, can_end_move=True).serving(1.0)
+        bench.at(90.0, Carried(running=1, received=1))
+        bench.at(100.0)
+        bench.at(105.0, EndTold(WALL + 3600.0))
+        assert bench.claim.lifecycle is Lifecycle.DRAINING
+        bench.at(110.0, EndTold(WALL + 150.0))
+        assert CloseGateway not in kinds(bench.at(134.9))
+        assert CloseGateway in kinds(bench.at(135.0))
 
     def test_a_signal_during_the_drain_shortens_it(self) -> None:
         """Whoever signals means it; a second signal that would lengthen it does not."""

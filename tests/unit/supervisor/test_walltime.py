@@ -4,7 +4,7 @@ import pytest
 
 from opentela.core.errors import ConfigError
 from opentela.supervisor.config import WalltimeConfig
-from opentela.supervisor.walltime import Walltime, duration_s, end, is_foreseen, is_told, plan
+from opentela.supervisor.walltime import Walltime, duration_s, end, is_foreseen, plan, replan
 
 NOON = 1_800_000_000.0
 
@@ -47,14 +47,6 @@ def test_the_earlier_of_flag_and_slurm_counts() -> None:
     assert end("5m", slurm, NOON) == NOON + 300
 
 
-def test_what_the_scheduler_tells_when_asked_counts_like_its_variable() -> None:
-    """Old releases of Slurm set no variable."""
-    assert end("", {}, NOON, told=NOON + 600) == NOON + 600
-    assert end("5m", {}, NOON, told=NOON + 600) == NOON + 300
-    assert is_told({"SLURM_JOB_END_TIME": "5"})
-    assert not is_told({"SLURM_JOB_END_TIME": ""})
-
-
 def test_a_malformed_end_of_slurm_names_its_variable() -> None:
     """Nothing is guessed."""
     with pytest.raises(ConfigError, match=r"\$SLURM_JOB_END_TIME"):
@@ -88,6 +80,15 @@ def test_an_allocation_that_ends_at_once_is_refused(left_s: float) -> None:
     with pytest.raises(ConfigError, match=r"walltime\.reserve_s") as caught:
         plan(WalltimeConfig(reserve_s=15.0), ends_at=NOON + left_s, wall=NOON)
     assert "more time" in caught.value.remedy
+
+
+def test_an_end_that_moved_is_planned_for_however_near_it_is() -> None:
+    """Nobody can be asked for more time by then: what is left is used for leaving."""
+    config = WalltimeConfig(margin_s=120.0, reserve_s=15.0)
+    assert replan(config, ends_at=NOON + 5, wall=NOON) == Walltime(NOON - 10, NOON - 10, NOON + 5)
+    assert replan(config, ends_at=0.0, wall=NOON) is None
+    far = replan(config, ends_at=NOON + 7200, wall=NOON)
+    assert far == plan(config, ends_at=NOON + 7200, wall=NOON)
 
 
 def test_a_warning_near_the_planned_end_tells_nothing_new() -> None:

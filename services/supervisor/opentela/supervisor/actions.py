@@ -44,6 +44,20 @@ class ReadLoad(msgspec.Struct, frozen=True):
     launch: int
 
 
+class AskEnd(msgspec.Struct, frozen=True):
+    """Ask when our time ends; answer with `EndTold` if anybody knows."""
+
+
+class TellEnd(msgspec.Struct, frozen=True):
+    """Say in the log that our time ends at another moment than it was planned for.
+
+    Attributes:
+        ends_at: Unix seconds; 0 for never.
+    """
+
+    ends_at: float
+
+
 class TellUnread(msgspec.Struct, frozen=True):
     """Say in the log that its models cannot be read, and why; it is asked again all the same.
 
@@ -122,6 +136,8 @@ Action: TypeAlias = (
     | ProbeEngine
     | ReadOffer
     | ReadLoad
+    | AskEnd
+    | TellEnd
     | TellUnread
     | TellLeftOut
     | Announce

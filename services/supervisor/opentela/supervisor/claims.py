@@ -7,7 +7,8 @@ import msgspec
 from opentela.core import ids
 from opentela.core.ids import NodeId, ProviderId, SiteId
 from opentela.core.record import Claim, Lifecycle, Offer, is_final
-from opentela.wire.control import Verdict
+from opentela.supervisor.engines.base import EngineLoad
+from opentela.wire.control import Beat, Verdict
 from opentela.wire.subjects import SessionPath
 
 _LEAP_MAX: Final = 1000
@@ -84,6 +85,16 @@ class OwnSession:
             wanted, incarnation=now.incarnation + 1, ended_at_ms=ended_at_ms
         )
         return True
+
+    def beat(self, load: EngineLoad, *, running: int, every_s: float) -> Beat:
+        """Return a heartbeat; *running* requests are carried, which counts if the engine is mute."""
+        return Beat(
+            incarnation=self.claim.incarnation,
+            running=running if load.running is None else load.running,
+            waiting=load.waiting,
+            kv_used=load.kv_used,
+            every_s=every_s,
+        )
 
     def refute(self, held: int) -> bool:
         """Answer what is held against the present incarnation with a greater; return whether so."""

@@ -159,11 +159,14 @@ class WalltimeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         margin_share_max: ... but at most this share of the time that there is to serve.
         reserve_s: The session has left, and the engine is told to stop, so long before the end;
             must exceed `engine.stop_s`.
+        look_s: Between two questions whether the end has moved: a job can be prolonged and cut
+            short while it runs. Each supervisor asks Slurm so often; 0 asks at the start alone.
     """
 
     margin_s: Seconds = 120.0
     margin_share_max: Annotated[float, Meta(gt=0, le=0.5)] = 0.2
     reserve_s: Seconds = 15.0
+    look_s: Annotated[float, Meta(ge=0)] = 60.0
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -119,6 +119,16 @@ class MeshJoined(msgspec.Struct, frozen=True):
     """The mesh is reached, at first or again: what we said meanwhile was lost."""
 
 
+class EndTold(msgspec.Struct, frozen=True):
+    """We were told again when our time ends.
+
+    Attributes:
+        ends_at: Unix seconds; 0 for never.
+    """
+
+    ends_at: float
+
+
 class Warned(msgspec.Struct, frozen=True):
     """A scheduler warns: our time ends, or it takes the allocation back before."""
 
@@ -151,6 +161,7 @@ Event: TypeAlias = (
     | ProbeArrived
     | VerdictArrived
     | MeshJoined
+    | EndTold
     | Warned
     | StopAsked
 )

@@ -5,6 +5,7 @@ in a task. A stream is a `Callee`, which decides, and an `Exchange` with the eng
 """
 
 import asyncio
+import time
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import TICK, BreakOff, CarrierLost
 from opentela.stream.failures import failure
 from opentela.supervisor.channels import Channels, Spawn
+from opentela.supervisor.curfew import Curfew
 from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.gateway_stream import GatewayStream, Key, MeshWay, Way
 from opentela.telemetry import log as logs
@@ -67,6 +69,7 @@ class Gateway:
 
     Attributes:
         received: Bytes that came from the engine so far: its forward progress.
+        curfew: Until when requests may run.
     """
 
     def __init__(
@@ -78,9 +81,11 @@ class Gateway:
         settings: GatewaySettings | None = None,
         provider: Identity | None = None,
         spawn: Spawn | None = None,
+        curfew: Curfew | None = None,
     ) -> None:
         self.client: Final = client
         self.engine: Final = engine
+        self.curfew: Final = curfew or Curfew()
         self.received = 0
         self._path = path
         self._settings = settings or GatewaySettings()
@@ -232,6 +237,8 @@ class Gateway:
 
     def _open(self, key: Key, way: Way, frame: Open) -> None:
         refusal = self._refusal
+        if self.curfew.leave_at:
+            refusal = refusal or self.curfew.refusal(time.time(), frame.body)
         if len(self._streams) >= self._settings.streams_max:
             refusal = refusal or f"the session has {self._settings.streams_max} requests already"
         if refusal or self._timer is None:

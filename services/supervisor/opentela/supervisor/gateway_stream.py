@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from opentela.core.errors import WireError
+from opentela.core.forecast import tokens_asked
 from opentela.mesh.data_client import DataClient
 from opentela.stream.callee import Callee
 from opentela.stream.events import (
@@ -23,6 +24,7 @@ from opentela.stream.events import (
     StartEngine,
     WriteBody,
 )
+from opentela.supervisor.curfew import AnswerLength, Curfew
 from opentela.supervisor.engine_connection import AnswerHead
 from opentela.supervisor.engine_http import EngineHttp, Exchange
 from opentela.wire import frames
@@ -30,6 +32,8 @@ from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head
 
 Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
+_OK: Final = 200
+_ENDED: Final = "ended"
 
 
 class Way(Protocol):
@@ -68,6 +72,10 @@ class Host(Protocol):
     def engine(self) -> EngineHttp:
         """Return the way to the engine."""
 
+    @property
+    def curfew(self) -> Curfew:
+        """Return until when requests may run."""
+
     def owe(self, key: Key, payload: bytes) -> None:
         """Keep a failure that was not taken until the mesh is back."""
 
@@ -78,7 +86,18 @@ class Host(Protocol):
 class GatewayStream:
     """One request, from its Open to its end."""
 
-    __slots__ = ("_exchange", "_host", "_is_held", "_key", "_outcome", "callee", "way")
+    __slots__ = (
+        "_began_at",
+        "_exchange",
+        "_host",
+        "_is_held",
+        "_key",
+        "_length",
+        "_outcome",
+        "_tokens_max",
+        "callee",
+        "way",
+    )
 
     def __init__(self, host: Host, key: Key, way: Way, callee: Callee) -> None:
         self.callee = callee
@@ -88,6 +107,10 @@ class GatewayStream:
         self._exchange: Exchange | None = None
         self._is_held = False
         self._outcome: str = FailKind.CANCELLED
+        # Read only while an end is known, to learn how long requests take.
+        self._length: AnswerLength | None = None
+        self._tokens_max = 0
+        self._began_at = 0.0
 
     def step(self, event: CalleeEvent) -> None:
         """Take an event; do what follows from it."""
@@ -98,6 +121,9 @@ class GatewayStream:
             else:
                 act(self, action)
         if self.callee.ended:
+            if self._length is not None and self._outcome == _ENDED:
+                duration_s = time.monotonic() - self._began_at
+                self._host.curfew.learn(duration_s, self._length, self._tokens_max)
             self._host.finish(self._key, self._outcome)
 
     def hold(self) -> None:
@@ -121,6 +147,10 @@ class GatewayStream:
     def on_read(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
         """One read of the answer: its frames leave together."""
         self._host.received += len(data)
+        if head is not None and self._began_at and head.status == _OK:
+            self._length = AnswerLength()
+        if self._length is not None:
+            self._length.read(data)
         if head is not None:
             self.step(EngineHead(head.status, head.headers, data, ended))
         elif data:
@@ -144,13 +174,16 @@ class GatewayStream:
         payload = frames.encode(frame)
         if self.callee.ended:
             is_fail = isinstance(frame, Fail)
-            self._outcome = frame.kind if isinstance(frame, Fail) else "ended"
+            self._outcome = frame.kind if isinstance(frame, Fail) else _ENDED
             if not self.way.publish(payload) and is_fail:
                 self._host.owe(self._key, payload)
         elif not self.way.publish(payload):
             self.step(CarrierLost())
 
     def _start(self, action: StartEngine) -> None:
+        if self._host.curfew.leave_at:
+            self._began_at = time.monotonic()
+            self._tokens_max = tokens_asked(action.request.body)
         try:
             self._exchange = self._host.engine.ask(action.request, self)
         except WireError as error:

@@ -8,6 +8,7 @@ from opentela.core.ids import SessionId
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.identity import Identity
 from opentela.supervisor.channels import Spawn
+from opentela.supervisor.curfew import Curfew
 from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.events import Carried
 from opentela.supervisor.gateway import Gateway, GatewaySettings
@@ -18,7 +19,11 @@ log: Final = logs.get_logger()
 
 
 class Gateways:
-    """Opens, drains and closes gateways as the machine says."""
+    """Opens, drains and closes gateways as the machine says.
+
+    Attributes:
+        curfew: Until when requests may run.
+    """
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class Gateways:
         self._spawn = spawn
         self._open: dict[SessionId, Gateway] = {}
         self._received_before = 0
+        self.curfew = Curfew()
 
     def carried(self) -> Carried:
         """Return what all of them carry; bytes never become fewer."""
@@ -50,6 +56,7 @@ class Gateways:
             settings=self._settings,
             provider=self._provider,
             spawn=self._spawn,
+            curfew=self.curfew,
         )
         self._open[path.session] = gateway
         try:

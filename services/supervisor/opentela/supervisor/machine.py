@@ -18,6 +18,7 @@ from opentela.supervisor.actions import (
     Action,
     Announce,
     AnswerProbe,
+    AskEnd,
     CloseGateway,
     DrainGateway,
     Exit,
@@ -27,8 +28,10 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellEnd,
     TellLeftOut,
 )
+from opentela.supervisor.allotment import Allotment
 from opentela.supervisor.claims import OwnSession, Place
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.engine_life import EngineLife
@@ -36,6 +39,7 @@ from opentela.supervisor.engine_state import EngineState, Signal
 from opentela.supervisor.engines.base import EngineOffer
 from opentela.supervisor.events import (
     Carried,
+    EndTold,
     EngineEnded,
     EngineEvent,
     EngineExited,
@@ -51,8 +55,8 @@ from opentela.supervisor.events import (
 from opentela.supervisor.health import Condition
 from opentela.supervisor.offer import Terms, composed, left_out, promised
 from opentela.supervisor.restart import Backoff, RestartRule
-from opentela.supervisor.walltime import Walltime, is_foreseen
-from opentela.wire.control import Beat, Verdict
+from opentela.supervisor.walltime import Walltime
+from opentela.wire.control import Verdict
 
 STORY_EVENTS_MAX: Final = 64
 """What is kept of the past for `/status`: some hours of an ordinary life."""
@@ -71,6 +75,7 @@ class Machine:
         restarts: Engines started after the first.
         leaving: Why we go; empty while we stay.
         left_out: Models of the engine that are not offered: they found no room in a claim.
+        allotment: Until when we may stay.
         story: What happened, latest last: seconds and words.
     """
 
@@ -83,6 +88,7 @@ class Machine:
         walltime: Walltime | None,
         rng: Rng,
         now: float,
+        can_end_move: bool = False,
     ) -> None:
         self.session: OwnSession | None = None
         self.life: EngineLife | None = None
@@ -93,7 +99,7 @@ class Machine:
         self._config = config
         self._place = place
         self._terms = terms
-        self._walltime = walltime
+        self.allotment = Allotment(config.walltime, walltime, now, can_move=can_end_move)
         self._rng = rng
         self._rule = RestartRule(config.restart, rng)
         self._renewals = Backoff(config.restart, rng)
@@ -102,17 +108,13 @@ class Machine:
         self._actions: list[Action] = []
         # Instants at which something is due; infinity when it is not.
         self._launch_at = now
-        self._renew_at = math.inf
-        self._beat_at = math.inf
-        self._linger_until = math.inf
-        self._drain_by = math.inf
+        self._renew_at = self._beat_at = math.inf
+        self._linger_until = self._drain_by = math.inf
         self._wants: Literal["", "launch", "renew"] = ""
         self._failure = ""
         self._composed: tuple[EngineOffer | None, Offer] = (None, Offer())
         self._running = 0
-        self._has_gateway = False
-        self._is_over = False
-        self._warned_at = 0.0
+        self._has_gateway = self._is_over = False
 
     @property
     def state(self) -> EngineState:
@@ -134,8 +136,8 @@ class Machine:
         due = [self._launch_at, self._renew_at, self._beat_at, self._linger_until, self._drain_by]
         if self.life:
             due.append(self.life.next_deadline())
-        if self._walltime and not self.leaving:
-            due.append(now + max(0.0, self._walltime.drain_at - wall))
+        if not self.leaving:
+            due.append(self.allotment.next_deadline(now, wall))
         if self._is_draining():
             due.append(now + _IDLE_POLL_S)
         return min(due)
@@ -157,8 +159,8 @@ class Machine:
             case MeshJoined():
                 if self.session:
                     self._actions.append(Announce(self.session.claim))
-            case Warned() | StopAsked():
-                self._hear_signal(event)
+            case EndTold() | Warned() | StopAsked():
+                self._hear_scheduler(event)
             case _:
                 self._take_in_engine(event)
 
@@ -177,9 +179,11 @@ class Machine:
     def _settle(self) -> None:
         """Do whatever is due by now."""
         now = self._now
-        if self._walltime and not self.leaving and self._wall >= self._walltime.drain_at:
-            left_s = max(0.0, self._walltime.leave_at - self._wall)
-            self._leave("the walltime ends", left_s)
+        if not self.leaving:
+            if self.allotment.asks(now):
+                self._actions.append(AskEnd())
+            if self.allotment.is_used_up(self._wall):
+                self._leave("the walltime ends", self.allotment.left_s(self._wall))
         if now >= self._launch_at and not self._wants:
             self._launch_at, self._wants = math.inf, "launch"
             self._actions.append(MakeSession())
@@ -309,13 +313,23 @@ class Machine:
         self._refute(probe.suspected)
         self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
 
-    def _hear_signal(self, event: Warned | StopAsked) -> None:
-        known, at = self._walltime, self._warned_at
-        if isinstance(event, Warned) and is_foreseen(known, self._wall, warned_at=at):
+    def _hear_scheduler(self, event: EndTold | Warned | StopAsked) -> None:
+        if isinstance(event, EndTold):
+            self._hear_end(event.ends_at)
+        elif self.allotment.is_warning_foreseen(self._wall) and isinstance(event, Warned):
             self._tell(f"warned of an end that is planned for: {event.reason}")
         else:
             self._leave(event.reason, self._config.drain.limit_s)
-        self._warned_at = self._wall
+
+    def _hear_end(self, ends_at: float) -> None:
+        if not self.allotment.hear(self._wall, ends_at):
+            return
+        self._actions.append(TellEnd(ends_at))
+        self._terms = self._terms._replace(walltime_ends_at=ends_at)
+        self._composed = (None, Offer())
+        if self.leaving and ends_at:
+            # What drains is not called back, but it can be hurried.
+            self._leave(self.leaving, self.allotment.left_s(self._wall))
 
     def _hear(self, verdict: Verdict) -> None:
         session = self.session
@@ -370,14 +384,7 @@ class Machine:
         self._beat_at = self._now + every_s
         if self.session is None or self.session.has_left or self.life is None:
             return
-        load = self.life.load
-        beat = Beat(
-            incarnation=self.session.claim.incarnation,
-            running=self._running if load.running is None else load.running,
-            waiting=load.waiting,
-            kv_used=load.kv_used,
-            every_s=every_s,
-        )
+        beat = self.session.beat(self.life.load, running=self._running, every_s=every_s)
         self._actions.append(SendBeat(self.session.path, beat))
 
     def _beat_interval_s(self) -> float:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
+import msgspec
+
 from opentela.core.errors import ConfigError, MeshUnavailableError
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
@@ -14,10 +16,11 @@ from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
 from opentela.service import Lifecycle, SystemClock
 from opentela.stream.callee import CalleeSettings
-from opentela.supervisor import caches, hardware
+from opentela.supervisor import caches, hardware, pod
 from opentela.supervisor import walltime as walltimes
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import GatewayConfig, SupervisorConfig
+from opentela.supervisor.ending import EndFinder
 from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.engines import adapter_for
 from opentela.supervisor.gateway import GatewaySettings
@@ -28,7 +31,6 @@ from opentela.supervisor.output import Copier
 from opentela.supervisor.process import reclaim
 from opentela.supervisor.ready_file import ReadyFile
 from opentela.supervisor.shell import SupervisorShell
-from opentela.supervisor.slurm import inside
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
 
@@ -56,7 +58,9 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    machine = await _machine(config, argv, place, walltime)
+    finder = EndFinder(walltime, os.environ, SystemClock().wall())
+    config = _as_told(config, finder)
+    machine = await _machine(config, argv, place, finder)
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
@@ -89,6 +93,7 @@ async def serve(
             ),
             voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
+            find_end=finder.again,
             beside=[client.open(None) for client in missed],
         )
 
@@ -112,16 +117,20 @@ def _runner(
     )
 
 
-async def _end(walltime: str) -> float:
-    told = 0.0 if walltimes.is_told(os.environ) else await inside.ends_at(os.environ)
-    return walltimes.end(walltime, os.environ, SystemClock().wall(), told=told)
+def _as_told(config: SupervisorConfig, finder: EndFinder) -> SupervisorConfig:
+    """Return *config* with the time to drain that the pod's grace leaves."""
+    if finder.pod is None or not finder.pod.grace_s:
+        return config
+    limit_s = pod.drain_limit_s(finder.pod, stop_s=config.engine.stop_s)
+    drain = msgspec.structs.replace(config.drain, limit_s=limit_s)
+    return msgspec.structs.replace(config, drain=drain)
 
 
 async def _machine(
-    config: SupervisorConfig, argv: Sequence[str], place: Place, walltime: str
+    config: SupervisorConfig, argv: Sequence[str], place: Place, finder: EndFinder
 ) -> Machine:
     clock = SystemClock()
-    ends_at = await _end(walltime)
+    ends_at = await finder.first()
     found = await asyncio.to_thread(hardware.find, os.environ)
     adapter = adapter_for(config.engine.kind, argv)
     return Machine(
@@ -140,6 +149,7 @@ async def _machine(
         # Session nonces come from it, too: they must differ from those of every other process.
         rng=random.SystemRandom(),
         now=clock.now(),
+        can_end_move=finder.can_move,
     )
 
 

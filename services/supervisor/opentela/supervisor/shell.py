@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from opentela.supervisor.actions import (
     Action,
     Announce,
     AnswerProbe,
+    AskEnd,
     CloseGateway,
     DrainGateway,
     Exit,
@@ -25,11 +26,13 @@ from opentela.supervisor.actions import (
     RetireGateway,
     SendBeat,
     StopEngine,
+    TellEnd,
     TellLeftOut,
     TellUnread,
 )
 from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.events import (
+    EndTold,
     Event,
     MeshJoined,
     ProbeArrived,
@@ -60,6 +63,7 @@ _LEAVE_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 All but SIGUSR2 are warnings: a single one of an end that we are prepared for changes nothing."""
 
 OnReady = Callable[[bool, str], None]
+FindEnd = Callable[[], Awaitable[float | None]]
 
 
 class SupervisorShell:
@@ -84,6 +88,7 @@ class SupervisorShell:
         self._runner: EngineRunner | None = None
         self._gateways: Gateways | None = None
         self._voice: Voice | None = None
+        self._find_end: FindEnd | None = None
 
     def tell(self, event: Event) -> None:
         """Let the machine know of *event* soon."""
@@ -113,14 +118,24 @@ class SupervisorShell:
         voice: Voice,
         stopping: asyncio.Event,
         beside: Iterable[Coroutine[Any, Any, None]] = (),
+        find_end: FindEnd | None = None,
     ) -> None:
         """Work until the machine exits, and do what is given *beside*.
+
+        Args:
+            runner: The engine.
+            gateways: Take the requests.
+            voice: Speaks to the mesh.
+            stopping: Set when we are asked to stop.
+            beside: Done meanwhile.
+            find_end: Says when our time ends, if anybody knows.
 
         Raises:
             EngineError: The engine failed for good.
             CredentialError: The mesh does not let us in.
         """
         self._runner, self._gateways, self._voice = runner, gateways, voice
+        self._find_end = find_end
         async with leave_signals(self.tell), self._ending(runner, gateways), self._tasks:
             for work in (self._await_stop(stopping), *beside):
                 self.spawn(work)
@@ -153,6 +168,7 @@ class SupervisorShell:
         assert self._gateways is not None
         event: Event = Tick()
         while True:
+            self._gateways.curfew.leave_at = self.machine.allotment.leave_at
             carried = self._gateways.carried()
             for one in (self._runner.take_output(), carried, event):
                 if one is not None:
@@ -199,10 +215,17 @@ class SupervisorShell:
                 await _tell_gateways(gateways, action, runner)
             case Exit(reason=reason):
                 self._failure = reason
-            case TellUnread() | TellLeftOut():
+            case AskEnd():
+                self.spawn(self._ask_end())
+            case TellUnread() | TellLeftOut() | TellEnd():
                 _tell_operator(action)
             case _:
                 _ask_engine(runner, action)
+
+    async def _ask_end(self) -> None:
+        ends_at = await self._find_end() if self._find_end else None
+        if ends_at is not None:
+            self.tell(EndTold(ends_at))
 
     async def _await_stop(self, stopping: asyncio.Event) -> None:
         await stopping.wait()
@@ -229,8 +252,10 @@ def _remedy(failure: str, *, has_output: bool) -> str:
     return "the engine's output says more" if has_output else "it wrote nothing: run it by hand"
 
 
-def _tell_operator(action: TellUnread | TellLeftOut) -> None:
+def _tell_operator(action: TellUnread | TellLeftOut | TellEnd) -> None:
     match action:
+        case TellEnd(ends_at=ends_at):
+            log.info("walltime_moved", ends_at=status.moment(ends_at))
         case TellUnread(launch=launch, reason=reason, failures=failures):
             log.warning("offer_unread", launch=launch, reason=reason, failures=failures)
         case TellLeftOut(models=models):

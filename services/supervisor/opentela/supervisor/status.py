@@ -75,7 +75,7 @@ def document(
         "reason": claim.reason if claim else "",
         "models": [model.name for model in claim.offer.models] if claim else [],
         "models_left_out": list(machine.left_out),
-        "walltime_ends_at": _moment(claim.offer.walltime_ends_at) if claim else "",
+        "walltime_ends_at": moment(claim.offer.walltime_ends_at) if claim else "",
         "running": running,
         "restarts": max(0, machine.restarts),
         "engine": {
@@ -87,10 +87,11 @@ def document(
             "progress": life.progress._asdict() if life and life.progress else None,
             "offer_failure": life.offer_failure if life else "",
         },
-        "story": [{"at": _moment(at), "what": what} for at, what in machine.story],
+        "story": [{"at": moment(at), "what": what} for at, what in machine.story],
         "log": list(tail),
     }
 
 
-def _moment(wall: float) -> str:
+def moment(wall: float) -> str:
+    """Return an instant as people read it; empty for 0, which is never."""
     return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds") if wall else ""

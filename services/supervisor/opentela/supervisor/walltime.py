@@ -67,10 +67,10 @@ def duration_s(text: str, *, field: str) -> float:
     return seconds
 
 
-def end(flag: str, environ: Mapping[str, str], wall: float, *, told: float = 0.0) -> float:
+def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
     """Return when the allocation ends, in Unix seconds; 0 when nobody knows.
 
-    The earliest of `--walltime`, the environment's word and what the scheduler *told* counts.
+    The earlier of `--walltime` and the environment's word counts.
 
     Raises:
         ConfigError: Either is malformed.
@@ -86,14 +86,7 @@ def end(flag: str, environ: Mapping[str, str], wall: float, *, told: float = 0.0
                 f"${_END_VARIABLE} = {given!r} is no Unix time",
                 remedy="unset it, or use --walltime",
             ) from error
-    if told:
-        ends.append(told)
     return min(ends, default=0.0)
-
-
-def is_told(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment says when the allocation ends, so that nobody need ask."""
-    return bool(environ.get(_END_VARIABLE))
 
 
 def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | None:
@@ -111,8 +104,15 @@ def plan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | N
             f" walltime.reserve_s = {config.reserve_s:.0f} s of that",
             remedy="ask for more time, or set walltime.reserve_s lower",
         )
+    return replan(config, ends_at=ends_at, wall=wall)
+
+
+def replan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime | None:
+    """Return what must happen when, of an end that moved: it may even be too near."""
+    if not ends_at:
+        return None
     leave_at = ends_at - config.reserve_s
-    margin_s = min(config.margin_s, config.margin_share_max * (leave_at - wall))
+    margin_s = min(config.margin_s, config.margin_share_max * max(0.0, leave_at - wall))
     return Walltime(leave_at - margin_s, leave_at, ends_at)
 
 

@@ -2,13 +2,16 @@
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 from opentela.core.errors import OtelaError
+from opentela.supervisor.slurm.choice import URL_VARIABLE
 from opentela.supervisor.slurm.command_line import CommandLine
 from opentela.supervisor.slurm.job import Job
 from opentela.supervisor.slurm.library import Library, is_configured
 from opentela.supervisor.slurm.port import Scheduler
+from opentela.supervisor.slurm.rest import Rest
 from opentela.telemetry import log as logs
 
 log: Final = logs.get_logger()
@@ -32,25 +35,43 @@ async def ends_at(environ: Mapping[str, str]) -> float:
     number = job_id(environ)
     if not number:
         return 0.0
+    end, reason = await _asked(environ, number, _TRIES_MAX)
+    if end is None:
+        log.warning("walltime_unknown", job=number, reason=reason)
+    return end or 0.0
+
+
+async def asked_end(environ: Mapping[str, str]) -> float:
+    """Return when our job ends as Slurm says by now, asking each way once; 0 if nobody says."""
+    number = job_id(environ)
+    end, _ = await _asked(environ, number, 1) if number else (None, "")
+    return end or 0.0
+
+
+async def _asked(environ: Mapping[str, str], number: int, tries: int) -> tuple[float | None, str]:
+    """Return the end that Slurm tells, or why nobody tells any."""
     reason = ""
-    for scheduler in _schedulers(environ):
-        try:
-            found = await scheduler.jobs(ids=[number])
-        except OtelaError as error:
-            reason = str(error)
-        else:
-            return _end(found)
-    log.warning("walltime_unknown", job=number, reason=reason)
-    return 0.0
+    async with AsyncExitStack() as stack:
+        for scheduler in _schedulers(environ, tries):
+            stack.push_async_callback(scheduler.close)
+            try:
+                found = await scheduler.jobs(ids=[number])
+            except OtelaError as error:
+                reason = str(error)
+            else:
+                return _end(found), ""
+    return None, reason
 
 
 def _end(found: Sequence[Job]) -> float:
     return found[0].ends_at if found else 0.0
 
 
-def _schedulers(environ: Mapping[str, str]) -> Sequence[Scheduler]:
-    """Return whom to ask in turn: commands first; a container often has pyslurm alone."""
-    asked: list[Scheduler] = [CommandLine(environ)] * _TRIES_MAX
+def _schedulers(environ: Mapping[str, str], tries: int) -> Sequence[Scheduler]:
+    """Return whom to ask in turn: commands first; a container often has one of the others alone."""
+    asked: list[Scheduler] = [CommandLine(environ)] * tries
+    if url := environ.get(URL_VARIABLE, ""):
+        asked.append(Rest(url, environ))
     if is_configured(environ) and importlib.util.find_spec("pyslurm"):
         asked.append(Library(environ))
     return asked
