@@ -11,13 +11,14 @@ twice or after the end changes nothing.
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from opentela.stream.events import (
     ACKNOWLEDGED,
     Begin,
+    BreakOff,
     CallerAction,
     CallerEvent,
     CarrierLost,
@@ -42,6 +43,11 @@ from opentela.wire.frames import (
     Headers,
     Open,
 )
+
+EMPTY_MAX: Final = 64
+EMPTY_A_SECOND_MAX: Final = 8
+"""Frames of a session that tell nothing new: so many, and so many more in each second of a stream.
+One a second is meant; who sends far more floods us."""
 
 
 class CallerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +97,10 @@ class Caller:
         "_body_seq",
         "_data_seq",
         "_deadline_at",
+        "_empties",
         "_has_head",
         "_heard_at",
+        "_opened_at",
         "_request",
         "_send",
         "_settings",
@@ -112,6 +120,8 @@ class Caller:
         self._deadline_at = 0.0
         self._heard_at = 0.0
         self._spoke_at = 0.0
+        self._opened_at = 0.0
+        self._empties = 0
         self._has_head = False
         self._body_seq = 0
         self._data_seq = 0
@@ -142,7 +152,7 @@ class Caller:
         assert self._state is _State.NEW
         request = self._request
         self._state = _State.OPENING
-        self._heard_at = self._spoke_at = now
+        self._heard_at = self._spoke_at = self._opened_at = now
         if request.deadline_s:
             self._deadline_at = now + request.deadline_s
         body, size = request.body, len(request.body)
@@ -177,7 +187,7 @@ class Caller:
         actions = self._hear(now)
         send = self._send
         if send is None:
-            return actions
+            return actions + self._count_empty(now)
         send.grant(frame.total)
         body, size = self._request.body, len(self._request.body)
         while send.sent < size and send.room > 0:
@@ -193,7 +203,7 @@ class Caller:
     def _head(self, now: float, frame: Head) -> list[CallerAction]:
         actions = self._hear(now)
         if self._has_head:
-            return actions
+            return actions + self._count_empty(now)
         self._has_head = True
         if frame.end is None:
             actions.append(frame)
@@ -205,22 +215,25 @@ class Caller:
         return actions
 
     def _data(self, now: float, frame: Data) -> list[CallerAction]:
+        window, size = self._window, len(frame.data)
+        if window is not None and size and frame.seq == self._data_seq:
+            # Nearly every frame is the next one of an answer that runs.
+            self._heard_at = now
+            return self._take(window, frame)
         actions = self._hear(now)
-        if frame.seq < self._data_seq:
-            return actions
-        if frame.seq > self._data_seq:
-            return actions + self._break_off(f"part {self._data_seq} of the answer is missing")
-        if not frame.data:
-            return actions
-        if not self._has_head:
-            return actions + self._break_off("the head of the answer is missing")
-        if self._window is None:
-            self._window = ReceiveWindow(self._settings.window_bytes)
-        if not self._window.receive(len(frame.data)):
-            return actions + self._break_off("the session sent more than its credit")
+        if frame.seq < self._data_seq or (frame.seq == self._data_seq and not size):
+            return actions + self._count_empty(now)
+        if frame.seq > self._data_seq or not self._has_head:
+            lacking = f"part {self._data_seq}" if self._has_head else "the head"
+            return actions + self._break_off(f"{lacking} of the answer is missing")
+        self._window = ReceiveWindow(self._settings.window_bytes)
+        return actions + self._take(self._window, frame)
+
+    def _take(self, window: ReceiveWindow, frame: Data) -> list[CallerAction]:
+        if not window.receive(len(frame.data)):
+            return self._break_off("the session sent more than its credit")
         self._data_seq += 1
-        actions.append(frame)
-        return actions
+        return [frame]
 
     def _end(self, now: float, frame: End) -> list[CallerAction]:
         actions = self._hear(now)
@@ -275,6 +288,15 @@ class Caller:
             return [Credit(self.stream, granted)]
         return []
 
+    def _count_empty(self, now: float) -> list[CallerAction]:
+        self._empties += 1
+        if self._empties <= EMPTY_MAX + EMPTY_A_SECOND_MAX * (now - self._opened_at):
+            return []
+        return self._break_off("the session floods the stream with empty frames")
+
+    def _broken_off(self, _: float, event: BreakOff) -> list[CallerAction]:
+        return self._give_up(event.kind, event.message)
+
     def _break_off(self, message: str) -> list[CallerAction]:
         return self._give_up(FailKind.PROTOCOL, message)
 
@@ -301,5 +323,6 @@ class Caller:
         Withdraw: _withdraw,
         NoResponders: _no_responders,
         CarrierLost: _carrier_lost,
+        BreakOff: _broken_off,
         Tick: _tick,
     }

@@ -1,8 +1,8 @@
 """What a stream tells becomes events of its request, as long as the attempt lasts."""
 
 from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
-from opentela.router.leg import Leg
-from opentela.wire.frames import Fail, FailKind, Timings
+from opentela.router.leg import SETTLED_BYTES, Leg
+from opentela.wire.frames import WINDOW_BYTES, Fail, FailKind, Timings
 
 
 class Request:
@@ -78,11 +78,19 @@ def test_nothing_is_told_after_the_attempt() -> None:
 
 
 def test_what_was_taken_is_credited() -> None:
-    """At once, when the client keeps up."""
+    """At once, when the client keeps up; small parts together, once they are worth a word."""
     _, stream, leg = running()
+    leg.on_data(b"x" * SETTLED_BYTES)
     leg.on_data(b"12345")
     leg.on_data(b"678")
-    assert stream.credit == [5, 3]
+    assert stream.credit == [SETTLED_BYTES]
+    leg.on_data(b"x" * (SETTLED_BYTES - 8))
+    assert stream.credit == [SETTLED_BYTES, SETTLED_BYTES]
+
+
+def test_what_is_not_credited_yet_is_a_small_part_of_the_window() -> None:
+    """The session never waits for it."""
+    assert SETTLED_BYTES * 8 <= WINDOW_BYTES
 
 
 def test_a_slow_client_slows_the_session() -> None:
@@ -102,8 +110,8 @@ def test_credit_waits_for_a_stream_that_is_only_being_opened() -> None:
     """A link may answer before it returns."""
     request = Request()
     leg = Leg(request)
-    leg.on_data(b"12")
+    leg.on_data(b"1" * SETTLED_BYTES)
     stream = Stream()
     leg.stream = stream
     leg.on_data(b"3")
-    assert stream.credit == [3]
+    assert stream.credit == [SETTLED_BYTES + 1]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from opentela.router.config import ListenConfig
 from opentela.router.paths import KNOWN, Paths
-from opentela.router.plain import read_head
+from opentela.router.plain import Heads, read_head
 from opentela.router.reading import Reading
 
 PATHS = Paths((), ())
@@ -111,6 +111,59 @@ def test_a_plain_head_is_read() -> None:
 def test_whatever_is_not_plain_is_left_to_the_parser(data: bytes) -> None:
     """Also what it will refuse, so that one place says why."""
     assert read(data) is None
+
+
+def heads() -> Heads:
+    """Return those of a connection with small limits."""
+    return Heads(PATHS, head_bytes_max=500, body_bytes_max=1000)
+
+
+def same(found: tuple[Reading, int] | None) -> object:
+    """Return what can be compared of what was found."""
+    if found is None:
+        return None
+    reading, body_at = found
+    told = {name: getattr(reading, name) for name in Reading.__slots__ if name != "alike"}
+    return told, body_at
+
+
+def test_a_head_that_comes_again_with_another_length_is_known() -> None:
+    """And what its requests have in common is kept for them, but not the length."""
+    connection, after = heads(), b"\r\nX-A: 13\r\n\r\n{"
+    first, second, third = (
+        connection.read(HEAD + b"Content-Length: " + length + after)
+        for length in (b"13", b"998", b"0")
+    )
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.reading.alike is second.reading.alike is third.reading.alike is not None
+    assert [found.reading.missing for found in (first, second, third)] == [13, 998, 0]
+    assert second.reading.headers[1:] == [(b"content-length", b"998"), (b"x-a", b"13")]
+    assert first.reading.headers[1:] == [(b"content-length", b"13"), (b"x-a", b"13")]
+    assert second.body_at == first.body_at + 1
+
+
+_AGAIN = st.lists(
+    st.tuples(
+        st.sampled_from([HEAD, HEAD + b"X-A: content-length: 13\r\n", HEAD[:-2]]),
+        st.sampled_from(
+            [b"Content-Length: ", b"content-length:", b"Content-length:  ", b"X:", b""]
+        ),
+        st.sampled_from([b"13", b"7", b"013", b"1000", b"1001", b"+1", b"", b"13 ", b"1" * 20]),
+        st.sampled_from([b"\r\n\r\n", b"\r\nX-B: 13\r\n\r\n", b"\n\r\n", b"\r\n", b""]),
+        st.sampled_from([b"", BODY, b"\r\ncontent-length:13"]),
+    ).map(b"".join),
+    max_size=6,
+)
+
+
+@given(_AGAIN)
+def test_what_came_before_changes_nothing(sent: list[bytes]) -> None:
+    """A head that is known is read as if it were new."""
+    connection = heads()
+    for data in sent:
+        assert same(connection.read(data)) == same(read(data))
 
 
 _NAMES = st.text("abCD-_1!~", min_size=1, max_size=6).map(str.encode)

@@ -43,6 +43,11 @@ class Intake:
         self.is_head = False
         self._room = room
         self._parser = httptools.HttpRequestParser(self)
+        self._heads = plain.Heads(
+            room.paths,
+            head_bytes_max=room.config.head_bytes_max,
+            body_bytes_max=room.config.body_bytes_max,
+        )
         self._held_bytes = 0
         self._progress = 0  # heads and body pieces that were read
         self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
@@ -78,16 +83,10 @@ class Intake:
 
     def _read_plain(self, data: bytes) -> bytes:
         """Read what is plain; return the rest, which is for the parser."""
-        config = self._room.config
         while data and self.refusal is None:
             reading = self.reading
             if reading is None:
-                found = plain.read_head(
-                    data,
-                    self._room.paths,
-                    head_bytes_max=config.head_bytes_max,
-                    body_bytes_max=config.body_bytes_max,
-                )
+                found = self._heads.read(data)
                 if found is None:
                     return data
                 reading, body_at = found

@@ -6,6 +6,8 @@ from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
 from opentela.router.ports import Stream
 from opentela.wire.frames import Fail, Headers, Timings
 
+SETTLED_BYTES: Final = 16 * 1024
+"""Less is not credited by itself: the session holds a window of many times as much."""
 _END: Final = End()
 
 
@@ -59,7 +61,8 @@ class Leg:
             return
         self.owed += len(data)
         self._exchange.feed(Data(data))
-        self.settle()
+        if self.owed >= SETTLED_BYTES:
+            self.settle()
 
     def on_end(self, timings: Timings) -> None:
         """The answer is whole."""

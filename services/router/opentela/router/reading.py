@@ -6,6 +6,7 @@ import httptools
 
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault, FaultKind
+from opentela.router.headers import Heading
 from opentela.router.paths import EnginePath, Paths
 
 PAGE_BODY_BYTES_MAX: Final = 64 * 1024
@@ -26,15 +27,30 @@ _NO_TUNNEL: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This is no
 _OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
+class Alike:
+    """What is worked out once for all requests of one head.
+
+    Attributes:
+        heading: What its headers say.
+    """
+
+    __slots__ = ("heading",)
+
+    def __init__(self) -> None:
+        self.heading: Heading | None = None
+
+
 class Reading:
     """A request of which not every byte need be there yet.
 
     Attributes:
         missing: Bytes of the body that did not come yet; None when only the parser knows.
         read_at: When the last bytes came.
+        alike: What the requests of one head have in common; None when nothing is known of it.
     """
 
     __slots__ = (
+        "alike",
         "body_bytes_max",
         "expects",
         "has_head",
@@ -70,11 +86,22 @@ class Reading:
         self.parts: list[bytes] = []
         self.size = 0
         self.read_at = 0.0
+        self.alike: Alike | None = None
 
     @property
     def body(self) -> bytes:
         """The body so far."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+    def again(self, length: int) -> "Reading":
+        """Return a request with the same head, but for a body of *length* bytes."""
+        made = Reading()
+        made.method, made.target, made.path = self.method, self.target, self.path
+        made.kind, made.body_bytes_max = self.kind, self.body_bytes_max
+        made.headers, made.has_head = self.headers.copy(), True
+        made.length = made.missing = length
+        made.alike = self.alike = self.alike or Alike()
+        return made
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Take a header in, its name in lower case."""
