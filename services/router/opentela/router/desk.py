@@ -1,10 +1,11 @@
 """What all exchanges of a router share."""
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 from opentela.core.clock import Clock
 from opentela.core.rng import Rng
+from opentela.mesh.stream_timer import StreamTimer
 from opentela.router.choosing import Chooser
 from opentela.router.config import RouterConfig
 from opentela.router.forecasts import Forecasts
@@ -19,6 +20,20 @@ _CORS: Final = (
     b"access-control-expose-headers: x-request-id, retry-after, x-otela-session, x-otela-site,"
     b" x-otela-attempts, x-otela-fingerprint\r\n%b"
 )
+
+
+GRAIN_S: Final = 0.02
+"""A request's first deadline is kept this late at most; all others to the millisecond."""
+
+
+class Timed(Protocol):
+    """A request, as the clock sees it."""
+
+    def next_deadline(self) -> float | None:
+        """Return when time must be told, for who looks again then; None when it need not."""
+
+    def on_deadline(self) -> None:
+        """Act on the time that has passed."""
 
 
 class Desk:
@@ -49,7 +64,9 @@ class Desk:
         self.forecasts = Forecasts()
         self.clock = clock
         self.rng = rng
-        self.loop = asyncio.get_running_loop()
+        self.timer: StreamTimer[Timed] = StreamTimer(
+            GRAIN_S, lambda request: request.next_deadline(), lambda request: request.on_deadline()
+        )
         self.has_sighted = asyncio.Event()
         self.in_flight = 0
         self.idle = asyncio.Event()

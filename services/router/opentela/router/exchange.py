@@ -1,6 +1,6 @@
 """One request between a client and the mesh: performs what `Attempts` decides, and nothing else."""
 
-import asyncio
+import math
 from collections.abc import Callable
 from typing import ClassVar, Final
 
@@ -70,8 +70,7 @@ class Exchange:
         "_pending",
         "_stopwatch",
         "_streamed",
-        "_timer",
-        "_timer_at",
+        "_watched_until",
         "_wish",
     )
 
@@ -90,8 +89,7 @@ class Exchange:
         self._has_begun = False
         self._streamed = False
         self._stopwatch = Stopwatch(incoming.read_at) if desk.config.server_timing else None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._watched_until = math.inf
         self._wish = NO_WISH
         desk.entered()
 
@@ -196,7 +194,7 @@ class Exchange:
         if attempts.is_done:
             self._conclude(attempts.outcome, attempts.status)
         elif not self._is_concluded:
-            self._arm(attempts.next_deadline())
+            self._watch(attempts.next_deadline())
 
     # Actions -----------------------------------------------------------------
 
@@ -332,9 +330,6 @@ class Exchange:
             return
         self._is_concluded = True
         self._leg = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._desk.left()
         record = record_of(
             self._call,
@@ -367,21 +362,22 @@ class Exchange:
 
     # Time --------------------------------------------------------------------
 
-    def _arm(self, deadline: float | None) -> None:
-        """See to it that a tick comes at *deadline*; one that was set earlier looks again then."""
-        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        delay = max(deadline - self._desk.clock.now(), 0.0)
-        self._timer_at = deadline
-        self._timer = self._desk.loop.call_later(delay, self._on_timer)
+    def _watch(self, deadline: float | None) -> None:
+        """See to it that time is told at *deadline*; a later one is found when it comes."""
+        if deadline is not None and deadline < self._watched_until:
+            self._watched_until = deadline
+            self._desk.timer.add(self)
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def next_deadline(self) -> float | None:
+        """Return when time must be told, for who looks again then; None when it need not."""
         attempts = self._attempts
-        assert attempts is not None
-        deadline = attempts.next_deadline()
+        deadline = None if self._is_concluded or attempts is None else attempts.next_deadline()
+        self._watched_until = math.inf if deadline is None else deadline
+        return deadline
+
+    def on_deadline(self) -> None:
+        """Act on the time that has passed."""
+        deadline = self.next_deadline()
         if deadline is not None and self._desk.clock.now() >= deadline and self.is_paused:
             # The silence is the client's: it has not read for as long as an engine may be silent.
             self.client_gone()

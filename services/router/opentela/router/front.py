@@ -128,4 +128,5 @@ class Front:
         if self._server is not None:
             self._server.close()
         self.gate.close()
+        self.desk.timer.close()
         await self._pages.stop()

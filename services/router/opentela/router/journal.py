@@ -1,13 +1,13 @@
 """What is kept of a finished request: one log line, a few numbers, one usage record."""
 
 import asyncio
+from collections import Counter as Tally
 from collections import deque
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from prometheus_client import Counter, Histogram
 
-from opentela.core.errors import MeshUnavailableError
-from opentela.mesh.bus import Bus
 from opentela.router.labels import ModelLabels
 from opentela.router.outcomes import Result
 from opentela.telemetry import metrics
@@ -20,6 +20,11 @@ RECORDS_MAX: Final = 50_000
 GATHER_S: Final = 0.1
 """Records of so long are dealt with together, and leave as one write: one each cost a busy router a
 quarter of its CPU. A router that is killed loses as many."""
+AT_ONCE_MAX: Final = 256
+"""Records of one turn of the loop, some 100 KB: after an outage there may be thousands, and they
+leave over the connection that carries the requests."""
+Publish: TypeAlias = Callable[[str, bytes], bool]
+"""Hands a message to the mesh; False when it is surely not sent."""
 RETRY_S: Final = 1.0
 """Between attempts to hand the waiting records to a mesh that is away."""
 
@@ -59,17 +64,19 @@ class _Series:
         self.duration: Histogram = DURATION.labels(label)
         self.ttft: Histogram = TTFT.labels(label)
 
-    def count(self, record: UsageRecord) -> None:
-        counter = self._outcomes.get(record.outcome)
-        if counter is None:
-            counter = self._outcomes[record.outcome] = REQUESTS.labels(self._label, record.outcome)
-        counter.inc()
-        self.duration.observe(record.duration_s)
-        if record.ttft_s >= 0:
-            self.ttft.observe(record.ttft_s)
-        if record.tokens_in or record.tokens_out:
-            self._tokens_in.inc(record.tokens_in)
-            self._tokens_out.inc(record.tokens_out)
+    def count(self, records: Sequence[UsageRecord]) -> None:
+        """Count together: each word with a counter costs as much as reading a head."""
+        for outcome, times in Tally(record.outcome for record in records).items():
+            counter = self._outcomes.get(outcome)
+            if counter is None:
+                counter = self._outcomes[outcome] = REQUESTS.labels(self._label, outcome)
+            counter.inc(times)
+        for record in records:
+            self.duration.observe(record.duration_s)
+            if record.ttft_s >= 0:
+                self.ttft.observe(record.ttft_s)
+        self._tokens_in.inc(sum(record.tokens_in for record in records))
+        self._tokens_out.inc(sum(record.tokens_out for record in records))
 
 
 def _told(record: UsageRecord) -> dict[str, object]:
@@ -124,21 +131,21 @@ class Journal:
             return
         if self._lines is not None:
             self._lines.write("request_finished", ((one.at_ms / 1000, _told(one)) for one in fresh))
+        by_label: dict[str, list[UsageRecord]] = {}
         for record in fresh:
             if self._lines is None:
                 self._log.info("request_finished", **_told(record))
-            self._count(record)
+            label = self._labels.label(record.model, is_served=bool(record.session))
+            by_label.setdefault(label, []).append(record)
             if len(self._waiting) == RECORDS_MAX:
                 LOST.inc()
             self._waiting.append(record)
+        for label, records in by_label.items():
+            series = self._series.get(label)
+            if series is None:
+                series = self._series[label] = _Series(label)
+            series.count(records)
         self._has_waiting.set()
-
-    def _count(self, record: UsageRecord) -> None:
-        label = self._labels.label(record.model, is_served=bool(record.session))
-        series = self._series.get(label)
-        if series is None:
-            series = self._series[label] = _Series(label)
-        series.count(record)
 
     def request_refused(self, status: int, reason: str) -> None:
         """Log and count a request that was not even read; the statuses are few."""
@@ -150,25 +157,22 @@ class Journal:
         """Usage records not yet handed to the mesh."""
         return len(self._waiting) + len(self._fresh)
 
-    async def publish_usage(self, bus: Bus) -> None:
+    async def publish_usage(self, publish: Publish) -> None:
         """Hand usage records to the mesh, for ever; run as a task of its own."""
         while True:
             await self._has_waiting.wait()
             await asyncio.sleep(GATHER_S)
-            if not await self.flush_usage(bus):
+            if not await self.flush_usage(publish):
                 await asyncio.sleep(RETRY_S)
 
-    async def flush_usage(self, bus: Bus) -> bool:
+    async def flush_usage(self, publish: Publish) -> bool:
         """Hand what waits to the mesh; return whether all went."""
         self.settle()
         while self._waiting:
-            record = self._waiting[0]
-            try:
-                await bus.publish(subjects.USAGE, usage.encode(record))
-            except MeshUnavailableError:
-                return False
-            # A full queue may have dropped it meanwhile.
-            if self._waiting and self._waiting[0] is record:
+            for _ in range(min(len(self._waiting), AT_ONCE_MAX)):
+                if not publish(subjects.USAGE, usage.encode(self._waiting[0])):
+                    return False
                 self._waiting.popleft()
+            await asyncio.sleep(0)
         self._has_waiting.clear()
         return True

@@ -29,9 +29,6 @@ from opentela.wire import control, subjects
 
 log: Final = get_logger()
 
-FLUSH_S: Final = 2.0
-"""At the end, how long the last usage records may take to reach the mesh."""
-
 IN_FLIGHT: Final = metrics.gauge("otela_router_in_flight", "Requests under way.")
 CONNECTIONS: Final = metrics.gauge("otela_router_connections", "Open client connections.")
 SESSIONS: Final = metrics.gauge("otela_router_sessions", "Sessions that can be routed to.")
@@ -114,14 +111,13 @@ class RouterShell:
 
     async def drain(self) -> None:
         """Finish what runs, and tell the books."""
-        front = self._front
+        front, data = self._front, self._data
         assert front is not None
+        assert data is not None
         front.set_ready(False, "stopping")  # noqa: FBT003 - reads as a fact
         self._life.ready(flag=False, reason="stopping")
         await front.drain()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_S):
-                await front.journal.flush_usage(self._bus)
+        await front.journal.flush_usage(data.publish)
         if front.journal.waiting:
             log.warning("usage_lost", count=front.journal.waiting)
 
@@ -177,12 +173,14 @@ class RouterShell:
         stack.push_async_callback(front.stop)
         await front.start()
         self._life.health.status = self.status
-        await self._run_tasks(stack, front, view)
+        await self._run_tasks(stack, front, view, data)
 
-    async def _run_tasks(self, stack: AsyncExitStack, front: Front, view: View) -> None:
+    async def _run_tasks(
+        self, stack: AsyncExitStack, front: Front, view: View, data: DataClient
+    ) -> None:
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         for work in (
-            front.journal.publish_usage(self._bus),
+            front.journal.publish_usage(data.publish),
             self._await_view(view),
             self._tell_sightings(front.desk),
         ):
