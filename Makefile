@@ -82,6 +82,14 @@ engines: $(INSTALLED)  ## The engines' contract on a real vLLM for CPUs; downloa
 	@PYTHON=$(PYTHON) scripts/make_vllm.sh $(ENGINES)
 	@OTELA_TEST_VLLM=$(abspath $(ENGINES)) $(BIN)/pytest -q tests/integration/supervisor/test_vllm.py $(ARGS)
 
+# Environments of their own, each as its makers want it.
+CLIENTS ?= build/clients
+
+.PHONY: clients
+clients: $(INSTALLED)  ## JavaScript SDK, LiteLLM and aiperf against a router; downloads 2 GB once
+	@PYTHON=$(PYTHON) scripts/make_clients.sh $(CLIENTS)
+	@OTELA_TEST_CLIENTS=$(abspath $(CLIENTS)) $(BIN)/pytest -q tests/e2e/clients $(ARGS)
+
 .PHONY: e2e
 e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces as root
 	@$(BIN)/pytest -q tests/e2e $(ARGS)
