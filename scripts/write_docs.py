@@ -19,6 +19,7 @@ CONFIGURED: Final = {
     "router": "opentela.router.config:RouterConfig",
     "registry": "opentela.registry.config:RegistryConfig",
     "supervisor": "opentela.supervisor.config:SupervisorConfig",
+    "placer": "opentela.placer.live.config:PlacerConfig",
     "keep": "opentela.supervisor.slurm.succession:Rules",
 }
 _PART: Final = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -235,42 +236,76 @@ _MESSAGE: Final = {
 }
 
 
+_KINDS_OF_AUDITS: Final = {
+    "LED": "The placer leads from now on.",
+    "DEPOSED": "It leads no more.",
+    "PLANNED": "A decision that is carried out: `asked`, `placed`, `reason`.",
+    "HELD": "A decision that changes nothing, and why.",
+    "ADOPTED": "A replica was found that an earlier leader had started.",
+    "START": "An agent was told to start a replica.",
+    "STOP": "An agent was told to drain and end one.",
+    "SERVES": "A replica takes requests.",
+    "FREED": "A replica that was to end holds no GPU any more.",
+    "FAILED": "A replica did not start, or ended by itself.",
+}
+
+
+_AUDIT: Final = {
+    "name": "AuditEvent",
+    "title": "What a placer decided, did or saw",
+    "payload": {"$ref": "#/components/schemas/AuditEvent"},
+}
+
+
 def asyncapi() -> str:
-    """Return the AsyncAPI 3 document of lifecycle events."""
+    """Return the AsyncAPI 3 document of lifecycle and audit events."""
     wire = importlib.import_module("opentela.wire.events")
+    audit = importlib.import_module("opentela.wire.audit")
     subjects = importlib.import_module("opentela.wire.subjects")
     history = importlib.import_module("opentela.wire.history")
     _, schemas = msgspec.json.schema_components(
-        [wire.LifecycleEvent], ref_template="#/components/schemas/{name}"
+        [wire.LifecycleEvent, audit.AuditEvent], ref_template="#/components/schemas/{name}"
     )
-    schema = schemas["LifecycleEvent"]
-    summary, _, _ = inspect.cleandoc(schema.pop("description", "")).partition("\n\n")
-    schema["description"] = summary
-    for field, text in attributes(wire.LifecycleEvent).items():
-        schema["properties"][field]["description"] = text
+    for form in (wire.LifecycleEvent, audit.AuditEvent, audit.Asked, audit.Placed):
+        schema = schemas[form.__name__]
+        summary, _, _ = inspect.cleandoc(schema.pop("description", "")).partition("\n\n")
+        schema["description"] = summary
+        for field, text in attributes(form).items():
+            schema["properties"][field]["description"] = text
     prefix = subjects.ALL_EVENTS.removesuffix(">")
     made: dict[str, Any] = {
         "asyncapi": "3.0.0",
         "info": {
-            "title": "Lifecycle events of opentela",
+            "title": "Events of opentela",
             "version": "1",
             "description": (
-                "What happens to sessions, for tools. Every registry tells every change; the id is"
+                "What happens to sessions and what placers decide, for tools. Every registry tells every change; the id is"
                 " the same, so that JetStream and readers drop the repetition. Where the hub has"
                 f" JetStream, the stream {subjects.HISTORY} in the domain {subjects.DOMAIN} keeps"
                 f" {history.DAYS} days of them."
             ),
         },
         "defaultContentType": "application/json",
-        "channels": {"events": _channel(prefix, wire.KINDS)},
+        "channels": {
+            "events": _channel(prefix, wire.KINDS),
+            "audits": _audits(subjects.ALL_AUDITS.removesuffix(">"), audit.KINDS),
+        },
         "operations": {
             "hear": {
                 "action": "receive",
                 "channel": {"$ref": "#/channels/events"},
                 "summary": "Subscribe to them; `*` and `>` stand for any.",
-            }
+            },
+            "audit": {
+                "action": "receive",
+                "channel": {"$ref": "#/channels/audits"},
+                "summary": "Subscribe to what placers decide; nobody keeps it.",
+            },
         },
-        "components": {"messages": {"lifecycleEvent": _MESSAGE}, "schemas": schemas},
+        "components": {
+            "messages": {"lifecycleEvent": _MESSAGE, "auditEvent": _AUDIT},
+            "schemas": schemas,
+        },
     }
     return msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n"
 
@@ -291,6 +326,16 @@ def _channel(prefix: str, kinds: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def _audits(prefix: str, kinds: tuple[str, ...]) -> dict[str, Any]:
+    assert set(kinds) == set(_KINDS_OF_AUDITS), "every kind of event has a summary, and no other"
+    return {
+        "address": prefix + "{placer}",
+        "description": "\n".join(f"- `{kind}`: {_KINDS_OF_AUDITS[kind]}" for kind in kinds),
+        "parameters": {"placer": {"description": "Who decides."}},
+        "messages": {"auditEvent": {"$ref": "#/components/messages/auditEvent"}},
+    }
+
+
 _METRIC_KINDS: Final = ("counter", "gauge", "histogram")
 
 MAKERS: Final[dict[str, Callable[[], str]]] = {
@@ -303,6 +348,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "router configuration": lambda: configuration("router"),
     "registry configuration": lambda: configuration("registry"),
     "supervisor configuration": lambda: configuration("supervisor"),
+    "placer configuration": lambda: configuration("placer"),
     "keep configuration": lambda: configuration("keep"),
 }
 

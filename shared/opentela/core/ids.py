@@ -21,6 +21,7 @@ _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID_LENGTH: Final = 26
 _OWNER_BITS: Final = 80
 NONCE_BYTES: Final = 8
+NOISE_BYTES: Final = _OWNER_BITS // 8
 
 # One NATS subject token that is also safe in file names, metric labels and shells.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -40,6 +41,13 @@ def session_id(born_at_ms: int, key: str, nonce: bytes) -> SessionId:
         born_at_ms.to_bytes(6, "big") + nonce + key.encode(), digest_size=_OWNER_BITS // 8
     )
     return SessionId(_base32((born_at_ms << _OWNER_BITS) | int.from_bytes(owner.digest(), "big")))
+
+
+def ulid(at_ms: int, noise: bytes) -> str:
+    """Return the ULID of that moment and of `NOISE_BYTES` random bytes."""
+    assert 0 <= at_ms < 1 << 48, at_ms
+    assert len(noise) == NOISE_BYTES, noise
+    return _base32((at_ms << _OWNER_BITS) | int.from_bytes(noise, "big"))
 
 
 def born_at_ms(session: SessionId) -> int:

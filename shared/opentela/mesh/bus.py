@@ -53,7 +53,14 @@ class Bus(Protocol):
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
         """Call *handler* with each message; with *queue*, one member of the group gets it."""
 
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """Return the first answer.
 
         Raises:

@@ -160,7 +160,14 @@ class NatsBus:
         subscription.is_wanted = False
         await unsubscribe(self._subscriptions.pop(subscription, None))
 
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """Return the first answer.
 
         Raises:
@@ -172,7 +179,9 @@ class NatsBus:
             raise MeshUnavailableError("there is no connection to the mesh")
         try:
             with cancellable():
-                answer = await connection.client.request(subject, payload, timeout=timeout_s)
+                answer = await connection.client.request(
+                    subject, payload, timeout=timeout_s, headers=dict(headers) if headers else None
+                )
         except errors.NoRespondersError as error:
             raise MeshUnavailableError(f"nobody listens on {subject}") from error
         except errors.TimeoutError as error:

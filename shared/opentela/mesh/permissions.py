@@ -9,7 +9,8 @@ the very text of that subscription, wildcards included; a leaf that may publish 
 never hear that registries listen to `delta.>`, and send nothing. So it is also allowed what
 `subjects.interest_in` returns, which matches such a text and no message.
 
-Of JetStream's API (`$JS.…`) each role has what `HISTORY` names, one by one; a provider none.
+Of JetStream's API (`$JS.…`) each role has what `HISTORY` and `LEASES` name, one by one; a provider
+none. Into the bucket by which placers elect one of them, placers alone write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,9 @@ TABLE: Final = (
         {Role.REGISTRY: _OWN, Role.ROUTER: _OWN, Role.PLACER: _OWN},
     ),
     Row("command", {Role.PLACER: _ALL}, {Role.PROVIDER: _OWN}),
-    Row("usage", {Role.ROUTER: _ALL}, {}),
+    Row("usage", {Role.ROUTER: _ALL}, {Role.PLACER: _ALL}),
+    # In each other's names too: a leaf would not carry it otherwise, and all are the operator's.
+    Row("audit", {Role.PLACER: _ALL}, {Role.PLACER: _ALL, Role.TOOL: _ALL}),
 )
 
 HISTORY: Final[dict[Role, tuple[str, ...]]] = {
@@ -116,6 +119,12 @@ HISTORY: Final[dict[Role, tuple[str, ...]]] = {
 }
 """Who may publish what of JetStream's API: registries keep one stream, others only read it. Nobody
 can empty or delete it, or make consumers, which would cost the hub memory."""
+
+LEASES: Final[dict[Role, tuple[str, ...]]] = {
+    Role.PLACER: (subjects.MAKE_LEASES, subjects.READ_LEASES, subjects.WRITE_LEASE),
+}
+"""Who may publish what of the bucket of leases: placers make, read and write it. Nobody can delete
+it, or alter what it keeps, which would make terms begin again."""
 
 _SINGLE: Final = frozenset({"snapshot", "relay", "registries", "usage"})
 _DEEP: Final = frozenset({"inbox", "reply"})
@@ -149,7 +158,7 @@ def of(member: Member) -> Permissions:
         for row in TABLE
         if member.role in row.publish
     )
-    asked = HISTORY.get(member.role, ())
+    asked = (*HISTORY.get(member.role, ()), *LEASES.get(member.role, ()))
     return Permissions(
         publish=(*said, *asked, *map(subjects.at_hub, asked)),
         subscribe=tuple(

@@ -138,7 +138,14 @@ class MemoryBus:
         self.mesh.add(subscription)
         return subscription
 
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """Return the first answer.
 
         Raises:
@@ -154,7 +161,7 @@ class MemoryBus:
         reply = f"{self._inbox}.{next(self._requests)}"
         subscription = await self.subscribe(reply, take)
         try:
-            await self.publish(subject, payload, reply=reply)
+            await self.publish(subject, payload, reply=reply, headers=headers)
             async with asyncio.timeout(timeout_s):
                 payload = await answer
         except TimeoutError as error:

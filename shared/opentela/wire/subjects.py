@@ -29,10 +29,20 @@ ALTER_HISTORY: Final = f"{_JETSTREAM}.STREAM.UPDATE.{HISTORY}"
 READ_HISTORY: Final = f"{_JETSTREAM}.DIRECT.GET.{HISTORY}"
 """Asks for stored events: costs the server nothing that would outlive the answer."""
 
+LEASES: Final = "KV_otela_placers"
+"""The JetStream stream behind the key-value bucket `otela_placers`, where placers elect one."""
+ALL_LEASES: Final = "$KV.otela_placers.>"
+LEASE: Final = "$KV.otela_placers.leader"
+WRITE_LEASE: Final = f"{_JETSTREAM}.{LEASE}"
+"""Where the lease is written: through a leaf, buckets too are reached by the domain alone."""
+MAKE_LEASES: Final = f"{_JETSTREAM}.STREAM.CREATE.{LEASES}"
+READ_LEASES: Final = f"{_JETSTREAM}.STREAM.MSG.GET.{LEASES}"
+"""Asks the stream's own leader, so that the answer is what the next write is compared with."""
+
 
 def at_hub(subject: str) -> str:
     """Return what the hub makes of a subject of JetStream's API before it looks at permissions."""
-    return subject.replace(_JETSTREAM, "$JS.API")
+    return subject.replace(f"{_JETSTREAM}.$KV", "$KV").replace(_JETSTREAM, "$JS.API")
 
 
 ALL_DELTAS: Final = f"{ROOT}.delta.>"
@@ -41,6 +51,7 @@ ALL_ADVICE: Final = f"{ROOT}.advice.>"
 ALL_SIGHTINGS: Final = f"{ROOT}.sighting.>"
 ALL_VERDICTS: Final = f"{ROOT}.verdict.>"
 ALL_EVENTS: Final = f"{ROOT}.events.>"
+ALL_AUDITS: Final = f"{ROOT}.audit.>"
 
 _REPLY_DOTS: Final = 5
 """In `otela.v1.reply.<role>.<instance>.<provider>`."""
@@ -101,6 +112,16 @@ def data(path: SessionPath) -> str:
     return f"{ROOT}.data.{_path(path)}"
 
 
+def echo(path: SessionPath, tail: str) -> str:
+    """Where a session hears that nobody listened; nobody but the servers of the mesh says it."""
+    return f"{data(path)}.{token(tail)}"
+
+
+def echoes(path: SessionPath) -> str:
+    """Every such subject of a session."""
+    return f"{data(path)}.*"
+
+
 def event(kind: str, path: SessionPath) -> str:
     """A lifecycle event, as JSON."""
     return f"{ROOT}.events.{token(kind)}.{_path(path)}"
@@ -149,6 +170,11 @@ def inbox(role: str) -> str:
 def command(path: SessionPath) -> str:
     """A placer tells a provider's node what to run; the last token is the node."""
     return f"{ROOT}.command.{_path(path)}"
+
+
+def audit(placer: str) -> str:
+    """What a placer decided and why, as JSON, for tools."""
+    return f"{ROOT}.audit.{token(placer)}"
 
 
 def whole(conversation: str) -> str:

@@ -35,6 +35,9 @@ WHAT_OTHERS_SAY = (
     "otela.v1.probe.p.a.n",
     "otela.v1.data.p.a.n",  # a request
     "otela.v1.usage",
+    "otela.v1.command.p.a.n",
+    "otela.v1.audit.placer1",
+    "$JS.hub.API.$KV.otela_placers.leader",  # who of the placers leads
 )
 WHAT_P_AT_A_HEARS = ("otela.v1.data.p.a.n", "otela.v1.probe.p.a.n", "otela.v1.verdict.p.a.n")
 WHAT_OTHERS_HEAR = (
@@ -50,6 +53,8 @@ WHAT_OTHERS_HEAR = (
     "otela.v1.snapshot",
     "otela.v1.events.LEFT.q.b.n",
     "otela.v1.usage",
+    "otela.v1.command.q.a.n",  # what another's agent is to run
+    "otela.v1.audit.placer1",
 )
 
 

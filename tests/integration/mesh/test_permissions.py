@@ -115,6 +115,7 @@ def sample(row: Row, role: Role, *, own: bool) -> str:
         "relay": root,
         "usage": root,
         "gossip": f"{root}.{name}",
+        "audit": f"{root}.{name}",
         "inbox": f"{root}.{name}.x.y",
         "events": f"{root}.LEFT.{provider}.a.n",
         "reply": f"{root}.router1.i.{provider}.t"

@@ -59,3 +59,10 @@ def test_what_is_older_than_a_horizon_is_told_by_its_id() -> None:
     assert ids.is_older(session, 1_000)
     assert not ids.is_older(session, 999)
     assert not ids.is_older(ids.SessionId("unlikely"), 1 << 60)
+
+
+def test_a_ulid_tells_its_moment_and_sorts_by_it() -> None:
+    """Whatever is drawn beside it."""
+    first, second = ids.ulid(1, b"\xff" * ids.NOISE_BYTES), ids.ulid(2, bytes(ids.NOISE_BYTES))
+    assert first < second
+    assert [ids.born_at_ms(SessionId(one)) for one in (first, second)] == [1, 2]

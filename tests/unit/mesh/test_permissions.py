@@ -27,13 +27,13 @@ EXPECTED = {
     ),
     "placer": (
         Member(role=Role.PLACER, name="pl"),
-        "snapshot relay command.>",
-        "delta.> verdict.> registries inbox.pl.> events.> reply.pl.>",
+        "snapshot relay command.> audit.>",
+        "delta.> verdict.> registries inbox.pl.> events.> reply.pl.> usage audit.>",
     ),
     "tool": (
         Member(role=Role.TOOL, name="t"),
         "snapshot",
-        "delta.> verdict.> registries inbox.t.> events.>",
+        "delta.> verdict.> registries inbox.t.> events.> audit.>",
     ),
     "provider": (
         PROVIDER,
@@ -52,7 +52,16 @@ MAKE = {
     for hub in ("", "hub.")
     for verb in ("CREATE", "UPDATE")
 }
-KEPT = {"registry": MAKE, "router": READ, "placer": READ, "tool": READ}
+LEASE = {
+    "$KV.otela_placers.leader",
+    "$JS.hub.API.$KV.otela_placers.leader",
+    *(
+        f"$JS.{hub}API.STREAM.{verb}.KV_otela_placers"
+        for hub in ("", "hub.")
+        for verb in ("CREATE", "MSG.GET")
+    ),
+}
+KEPT = {"registry": MAKE, "router": READ, "placer": READ | LEASE, "tool": READ}
 INTEREST = "advice.* delta.* beat.* reply.*.*.*"
 
 
@@ -63,7 +72,7 @@ def listed(words: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("who", EXPECTED)
 def test_of_jetstream_a_member_may_ask_exactly_this(who: str) -> None:
-    """Registries keep one stream, others read it, providers do neither; nobody deletes."""
+    """Registries keep one stream, others read it, placers elect one; nobody deletes."""
     member, *_ = EXPECTED[who]
     asked = {one for one in permissions.of(member).publish if one.startswith("$")}
     assert asked == KEPT.get(who, set())
@@ -162,11 +171,9 @@ def test_a_member_that_is_half_a_provider_is_refused(nobody: Member) -> None:
 
 
 def test_every_role_takes_part_and_every_conversation_has_both_ends() -> None:
-    """But usage, whose reader is a stream of the server's."""
+    """Nobody speaks who is not heard, and nobody listens where nothing is said."""
     for role in Role:
         assert any(role in row.publish for row in permissions.TABLE)
         assert any(role in row.subscribe for row in permissions.TABLE)
-    one_sided = [row.conversation for row in permissions.TABLE if not row.subscribe]
-    assert one_sided == ["usage"]
-    assert all(row.publish for row in permissions.TABLE)
+    assert all(row.subscribe and row.publish for row in permissions.TABLE)
     assert EVERY == "*"
