@@ -20,11 +20,14 @@ from opentela.router.attempt_events import (
     Forward,
     GiveUp,
     Head,
+    Hold,
     Outcome,
+    Recheck,
     Reply,
     Tick,
     TryOn,
 )
+from opentela.router.choosing import Held
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
 from opentela.router.fault import Fault, FaultKind
@@ -53,7 +56,8 @@ FAILURES = st.builds(
     st.sampled_from(FailKind),
     st.booleans(),
 )
-ANY = HEADS | DATA | FAILURES | st.sampled_from([End(), Tick()])
+ANY = HEADS | DATA | FAILURES | st.sampled_from([End(), Tick(), Recheck()])
+HELD = Held(4.0, Fault(kind=FaultKind.MODEL_BUSY, message="busy"))
 STEPS = st.lists(st.tuples(st.floats(0, 8), ANY | st.just(ClientGone())), max_size=40)
 
 
@@ -64,18 +68,26 @@ class Client:
         self.under_way: Candidate | None = None
         self.tried: list[SessionId] = []
         self.has_begun = False
+        self.spared: SessionId | None = None
         self.endings: list[Action] = []
 
     def take(self, action: Action) -> None:
         """Take an action, which must fit what was before."""
-        assert not self.endings, f"{action} after {self.endings}"
+        # The answer goes first, and the books after it.
+        is_answered = [type(one) for one in self.endings] == [Reply]
+        is_booked = is_answered and isinstance(action, EndAttempt)
+        assert is_booked or not self.endings, f"{action} after {self.endings}"
         match action:
             case TryOn(candidate=chosen):
                 assert self.under_way is None
                 assert not self.has_begun, "another attempt after the answer began"
-                assert chosen.session not in self.tried, "the same session twice"
+                # Only the way there broke; the session may not even have noticed.
+                is_spared = chosen.session == self.spared
+                assert is_spared or chosen.session not in self.tried, "the same session twice"
                 self.under_way = chosen
                 self.tried.append(chosen.session)
+            case Hold():
+                assert self.under_way is None
             case EndAttempt(candidate=chosen):
                 assert chosen is self.under_way
                 self.under_way = None
@@ -99,13 +111,21 @@ class Client:
     streams=st.booleans(),
     only_computes=st.booleans(),
     count=st.integers(0, 5),
+    holds=st.lists(st.booleans(), max_size=6),
 )
 def test_every_request_ends_once_and_every_attempt_too(
-    steps: list[tuple[float, Event]], *, streams: bool, only_computes: bool, count: int
+    steps: list[tuple[float, Event]],
+    holds: list[bool],
+    *,
+    streams: bool,
+    only_computes: bool,
+    count: int,
 ) -> None:
     """No session is tried twice, none after the answer began, and nothing follows the end."""
 
-    def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
+    def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault | Held:
+        if holds and holds.pop():
+            return HELD
         left = [one for one in map(candidate, "abcde"[:count]) if one.session not in tried]
         return left[0] if left else Fault(kind=FaultKind.NO_LIVE_SESSION, message="none")
 
@@ -130,6 +150,9 @@ def test_every_request_ends_once_and_every_attempt_too(
     step(None)
     for pause_s, event in steps:
         now += pause_s
+        if isinstance(event, Failed) and client.under_way:
+            is_lost = event.fail.kind is FailKind.CHANNEL_LOST
+            client.spared = client.under_way.session if is_lost else None
         step(event)
     while not attempts.is_done:
         deadline = attempts.next_deadline()

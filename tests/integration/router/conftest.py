@@ -15,6 +15,7 @@ from opentela.router.config import (
     EjectionConfig,
     ListenConfig,
     RouterConfig,
+    WaitConfig,
 )
 from opentela.router.front import Front
 from opentela.service import SystemClock
@@ -69,6 +70,7 @@ async def make_bench() -> AsyncIterator[MakeBench]:
             listen: ListenConfig | None = None,
             attempts: AttemptConfig | None = None,
             ejection: EjectionConfig | None = None,
+            wait: WaitConfig | None = None,
             drain_s: float = 5.0,
             drain_idle_s: float = 0.05,
             drain_notice_s: float = 0.0,
@@ -82,6 +84,7 @@ async def make_bench() -> AsyncIterator[MakeBench]:
                 listen=listen,
                 attempts=attempts or AttemptConfig(backoff_s=0.001),
                 ejection=ejection or EjectionConfig(),
+                wait=wait or WaitConfig(),
                 drain_s=drain_s,
                 drain_idle_s=drain_idle_s,
                 drain_notice_s=drain_notice_s,

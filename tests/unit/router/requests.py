@@ -12,13 +12,16 @@ from opentela.router.attempt_events import (
     Failed,
     Head,
     Outcome,
+    Recheck,
     Tick,
     Whole,
 )
+from opentela.router.choosing import Held
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.paths import EnginePath
+from opentela.router.retries import RetryBudget
 from opentela.stream.failures import failure
 from opentela.wire.frames import FailKind, Headers
 
@@ -56,17 +59,29 @@ class Client:
         candidates: tuple[Candidate, ...] = (A, B, C),
         config: AttemptConfig = CONFIG,
         dice: Dice | None = None,
+        budget: RetryBudget | None = None,
+        held: Held | None = None,
     ) -> None:
         self.now = 1000.0
         self.candidates = candidates
 
-        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
+        self.held: Held | None = None
+
+        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault | Held:
+            if self.held is not None:
+                return self.held
             left = [one for one in self.candidates if one.session not in tried]
             return left[0] if left else NONE_LEFT
 
         self.attempts = Attempts(
-            config=config, path=path, streams=streams, choose=choose, rng=dice or Dice()
+            config=config,
+            path=path,
+            streams=streams,
+            choose=choose,
+            rng=dice or Dice(),
+            budget=budget,
         )
+        self.held = held
         self.first = self.attempts.start(self.now)
 
     def at(self, now: float) -> "Client":
@@ -97,6 +112,10 @@ class Client:
     def tick(self) -> list[Action]:
         """Time is looked at."""
         return self.attempts.step(self.now, Tick())
+
+    def recheck(self) -> list[Action]:
+        """There may be a session."""
+        return self.attempts.step(self.now, Recheck())
 
     def leave(self) -> list[Action]:
         """The client goes."""

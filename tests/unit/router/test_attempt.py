@@ -31,14 +31,17 @@ from opentela.router.attempt_events import (
     Finish,
     Forward,
     GiveUp,
+    Hold,
     Outcome,
     Reply,
     TryOn,
 )
+from opentela.router.choosing import Held
 from opentela.router.config import AttemptConfig
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
+from opentela.router.retries import RetryBudget
 from opentela.router.sse import Usage
 from opentela.wire.frames import FailKind, Headers
 
@@ -614,3 +617,67 @@ def test_an_answer_that_has_no_body_gets_none(status: int, given: Headers) -> No
     client.head(status, given)
     assert client.data(b"HTTP/1.1 200 OK\r\n\r\n" + DELTA) == []
     assert client.end()[0] == Reply(Answer(status, given, b""))
+
+
+BUSY = Held(7.0, Fault(kind=FaultKind.MODEL_BUSY, message="busy"))
+
+
+def test_a_request_waits_for_a_session() -> None:
+    """And goes there as soon as there is one."""
+    client = Client(held=BUSY)
+    assert client.first == [Hold()]
+    assert (client.due, client.attempts.tried) == (7.0, ())
+    assert client.at(2.0).recheck() == [Hold()]
+    client.held = None
+    assert client.at(3.0).recheck() == [TryOn(A, 97.0)]
+    assert client.recheck() == []  # late news
+    assert client.due == 63.0
+
+
+def test_a_request_waits_no_longer_than_it_may() -> None:
+    """All its waiting counts together."""
+    client = Client(held=BUSY)
+    client.at(6.0).recheck()
+    assert client.due == 7.0
+    assert client.at(6.9).tick() == []
+    assert client.at(7.0).tick() == [GiveUp(BUSY.fault)]
+    assert client.outcome is Outcome.FAILED
+
+
+def test_a_last_look_may_find_a_session() -> None:
+    """When time is up."""
+    client = Client(held=BUSY)
+    client.held = None
+    assert kinds(client.at(7.0).tick()) == [TryOn]
+
+
+def test_a_retry_may_wait_too() -> None:
+    """For a session that was not tried; else the client gets what is known."""
+    client = Client()
+    client.held = BUSY
+    assert kinds(client.fail(FailKind.NO_RESPONDERS, begun=False)) == [EndAttempt, Hold]
+    client.held = None
+    assert client.at(1.0).recheck() == [TryOn(B, 99.0)]
+    again = Client()
+    again.held = BUSY
+    again.whole(503, b'{"error":{}}')
+    assert kinds(again.at(7.0).tick()) == [Reply]
+
+
+def test_a_client_that_leaves_while_it_waits_ends_no_attempt() -> None:
+    """None was begun."""
+    client = Client(held=BUSY)
+    assert client.leave() == []
+    assert client.outcome is Outcome.CANCELLED
+
+
+def test_without_a_budget_nothing_is_repeated() -> None:
+    """What surely did not begin is no repetition."""
+    budget = RetryBudget(AttemptConfig(retry_reserve=1, retry_share=0))
+    first = Client(budget=budget)
+    first.fail(FailKind.ENGINE_LOST)
+    assert kinds(first.at(0.2).tick()) == [TryOn]
+    second = Client(budget=budget)
+    assert given_up(second.fail(FailKind.ENGINE_LOST)) is FaultKind.ENGINE_FAILED
+    third = Client(budget=budget)
+    assert third.fail(FailKind.NO_RESPONDERS, begun=False)[1:] == [TryOn(B, 100.0)]

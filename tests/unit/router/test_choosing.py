@@ -5,14 +5,15 @@ from collections.abc import Callable
 from tests.unit.router.parts import Dice, record, session_of
 
 from opentela.core.record import Lifecycle, ModelOffer
-from opentela.router.choosing import LASTS_MAX_S, Chooser
-from opentela.router.config import EjectionConfig
+from opentela.router.choosing import LASTS_MAX_S, Chooser, Held
+from opentela.router.config import EjectionConfig, WaitConfig
 from opentela.router.directory import Candidate, Directory
-from opentela.router.fault import Fault, FaultKind
+from opentela.router.fault import RETRY_AFTER_S, Fault, FaultKind
 from opentela.router.matching import NO_WISH, Wish
 from opentela.router.outcomes import Outcomes, Result
 from opentela.router.policies.base import Call
 from opentela.router.policies.round_robin import RoundRobin
+from opentela.router.waiting import Waiting
 
 
 class Bench:
@@ -24,11 +25,18 @@ class Bench:
         self.directory.apply([record(0), record(1, site="jura"), record(2, walltime_ends_at=5000)])
         self.outcomes = Outcomes(EjectionConfig())
         policy = RoundRobin(Dice())
-        self.chooser = Chooser(self.directory, self.outcomes, policy, walltime_margin_s=100.0)
+        self.waiting = Waiting(WaitConfig(session_requests_max=2, depth_max=2, full_s=9.0))
+        self.chooser = Chooser(
+            self.directory,
+            self.outcomes,
+            policy,
+            walltime_margin_s=100.0,
+            waiting=self.waiting,
+        )
 
     def choose(
         self, model: str = "m", wish: Wish = NO_WISH, tried: tuple[int, ...] = (), wall: float = 0.0
-    ) -> Candidate | Fault:
+    ) -> Candidate | Fault | Held:
         """Choose at monotonic time 0."""
         sessions = [session_of(number) for number in tried]
         return self.chooser.choose(Call(model, "r"), wish, sessions, now=0.0, wall=wall)
@@ -168,3 +176,87 @@ def test_the_last_resort_is_taken_when_nobody_else_is_there() -> None:
     )
     assert isinstance(choice, Candidate)
     assert choice.session == session_of(2)
+
+
+class Someone:
+    """A request that waits."""
+
+    def recheck(self) -> None:
+        """Do nothing."""
+
+
+def fill(bench: Bench, *numbers: int) -> None:
+    """Give sessions as much as they may have."""
+    for number in numbers:
+        for _ in range(bench.waiting.config.session_requests_max):
+            bench.waiting.started(session_of(number))
+
+
+def test_full_sessions_are_passed_over() -> None:
+    """However the policy would choose."""
+    bench = Bench()
+    fill(bench, 0, 2)
+    assert {bench.chosen() for _ in range(3)} == {session_of(1)}
+
+
+def test_when_all_are_full_a_request_waits() -> None:
+    """Those count that could serve it and were not tried."""
+    bench = Bench()
+    fill(bench, 0, 2)
+    held = bench.choose(wish=Wish(sites=("alps",)))
+    assert isinstance(held, Held)
+    assert (held.wait_s, held.fault.kind) == (9.0, FaultKind.MODEL_BUSY)
+    assert "All 2 sessions" in held.fault.message
+    assert isinstance(bench.choose(tried=(1,)), Held)
+
+
+def test_a_full_line_is_told_how_long_it_is() -> None:
+    """By the places there are, and by what a request takes."""
+    bench = Bench()
+    fill(bench, 0, 1, 2)
+    for _ in range(2):
+        bench.waiting.join("m", Someone())
+    call = Call("m", "r")
+    fault = bench.chooser.choose(call, NO_WISH, (), now=0.0, wall=0.0, lasts=lambda: 60.0)
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.MODEL_BUSY
+    assert fault.retry_after_s == 30
+
+
+def test_a_model_that_is_loading_is_waited_for() -> None:
+    """With what is known of when it will be there; nobody waits where none may."""
+    bench = Bench()
+    bench.directory.apply([record(0, lifecycle=Lifecycle.LEFT, incarnation=2)])
+    x = [ModelOffer(name="x")]
+    bench.directory.apply([record(5, models=x, lifecycle=Lifecycle.JOINING)], wall=1000.0)
+    held = bench.choose(model="x")
+    assert isinstance(held, Held)
+    assert (held.wait_s, held.fault.kind) == (60.0, FaultKind.MODEL_LOADING)
+    assert (held.fault.retry_after_s, held.fault.param) == (RETRY_AFTER_S, "model")
+    bench.directory.apply([record(5, models=x, incarnation=2)], wall=1090.0)
+    assert bench.chosen(model="x") == session_of(5)
+    bench.directory.apply([record(5, models=x, incarnation=3, lifecycle=Lifecycle.LEFT)])
+    bench.directory.apply([record(6, models=x, lifecycle=Lifecycle.JOINING)], wall=1000.0)
+    again = bench.choose(model="x", wall=1030.5)
+    assert isinstance(again, Held)
+    assert again.fault.retry_after_s == 60
+    assert "in about 60 s" in again.fault.message
+
+
+def test_a_router_that_lets_nobody_wait_says_so_at_once() -> None:
+    """As the ones of the simulation."""
+    bench = Bench()
+    policy = RoundRobin(Dice())
+    chooser = Chooser(bench.directory, bench.outcomes, policy, walltime_margin_s=0.0)
+    bench.directory.apply([record(5, models=[ModelOffer(name="x")], lifecycle=Lifecycle.JOINING)])
+    fault = chooser.choose(Call("x", "r"), NO_WISH, (), now=0.0, wall=0.0)
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.MODEL_LOADING
+
+
+def test_who_serves_what_is_known() -> None:
+    """For who offers a session's room to those who wait."""
+    bench = Bench()
+    assert bench.chooser.serves(session_of(0), "m")
+    assert not bench.chooser.serves(session_of(0), "x")
+    assert not bench.chooser.serves(session_of(9), "m")

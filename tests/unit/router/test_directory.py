@@ -5,7 +5,7 @@ from tests.unit.router.parts import NEVER, record, session_of
 
 from opentela.core.record import Lifecycle, ModelOffer
 from opentela.router import directory as module
-from opentela.router.directory import EMPTY, Directory
+from opentela.router.directory import EMPTY, Directory, Loading
 
 
 def made() -> Directory:
@@ -164,14 +164,41 @@ def test_what_starts_is_known_by_what_it_promises() -> None:
     directory = Directory()
     offers = [ModelOffer(name="m", aliases=("n",))]
     directory.apply([record(n, models=offers, lifecycle=Lifecycle.JOINING) for n in range(3)])
-    assert [directory.loading(name) for name in ("m", "n", "x")] == [3, 3, 0]
+    assert directory.loading("m", 0.0) == directory.loading("n", 0.0) == Loading(3, 0.0)
+    assert directory.loading("x", 0.0) is None
     assert sessions(directory, "m") == []
     directory.apply([record(0, models=offers, incarnation=2)])
     directory.apply([record(1, models=offers, incarnation=2, lifecycle=Lifecycle.DOWN)])
-    assert directory.loading("m") == 1
+    assert directory.loading("m", 0.0) == Loading(1, 0.0)
     suspected = record(2, models=offers, lifecycle=Lifecycle.JOINING, suspected=1)
     directory.apply([suspected])
-    assert directory.loading("m") == 0
+    assert directory.loading("m", 0.0) is None
+
+
+def test_how_long_a_model_loads_is_learnt() -> None:
+    """From the one that was seen to begin and to end, to the ones that began since."""
+    directory = Directory()
+    begins = [record(n, lifecycle=Lifecycle.JOINING) for n in range(2)]
+    directory.apply(begins, wall=1000.0)  # born then
+    directory.apply([record(0, incarnation=2)], wall=1090.0)
+    known = directory.loading("m", 1050.0)
+    assert known is not None
+    assert known.sessions == 1
+    assert known.ready_in_s == pytest.approx(40, abs=0.1)
+    assert directory.loading("m", 2000.0) == Loading(1, 1.0)
+    directory.apply([record(1, incarnation=2, lifecycle=Lifecycle.DOWN)], wall=1100.0)
+    assert directory._load_s == {"m": 90.0}
+
+
+def test_load_times_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest unheard of are forgotten."""
+    monkeypatch.setattr(module, "NAMES_MAX", 2)
+    directory = Directory()
+    for number, name in enumerate("xyz"):
+        models = [ModelOffer(name=name)]
+        directory.apply([record(number, models=models, lifecycle=Lifecycle.JOINING)], wall=1000.0)
+        directory.apply([record(number, models=models, incarnation=2)], wall=1010.0)
+    assert list(directory._load_s) == ["y", "z"]
 
 
 @pytest.mark.parametrize("odd", ["", "abc", "ABCDEF", "abcdef\r\nx: y", "z" * 8])

@@ -6,6 +6,7 @@ import pytest
 
 from opentela.router.fault import (
     RETRY_AFTER_S,
+    RETRY_MAX_S,
     Fault,
     FaultKind,
     envelope,
@@ -27,6 +28,8 @@ STATUSES = {
     FaultKind.INTERNAL: (500, "internal_error"),
     FaultKind.ENGINE_FAILED: (502, "engine_failed"),
     FaultKind.NO_LIVE_SESSION: (503, "model_unavailable"),
+    FaultKind.MODEL_LOADING: (503, "model_loading"),
+    FaultKind.MODEL_BUSY: (503, "model_busy"),
     FaultKind.NO_MATCHING_SESSION: (503, "no_matching_session"),
     FaultKind.SESSION_REFUSED: (503, "session_refused"),
     FaultKind.ENGINE_TIMEOUT: (504, "engine_timeout"),
@@ -49,6 +52,16 @@ def test_retrying_is_advised_where_it_helps(kind: FaultKind) -> None:
     """Nothing but being busy or away gets better by waiting."""
     advised = Fault(kind=kind, message="").retry_after_s
     assert advised == (RETRY_AFTER_S if STATUSES[kind][0] in {429, 503} else 0)
+
+
+@pytest.mark.parametrize(
+    ("known_s", "told_s"), [(0.2, 1), (7.0, 7), (7.1, 8), (10_000.0, RETRY_MAX_S)]
+)
+def test_an_estimate_is_told_where_there_is_one(known_s: float, told_s: int) -> None:
+    """Whole seconds, at least one, and never beyond what anybody can know."""
+    fault = Fault(kind=FaultKind.MODEL_LOADING, message="", retry_s=known_s)
+    assert fault.retry_after_s == told_s
+    assert Fault(kind=FaultKind.BAD_REQUEST, message="", retry_s=known_s).retry_after_s == 0
 
 
 def test_an_engines_own_status_is_kept() -> None:

@@ -11,6 +11,7 @@ from opentela.router.attempt_events import (
     Finish,
     Forward,
     GiveUp,
+    Hold,
     Reply,
     TryOn,
 )
@@ -27,7 +28,7 @@ def said(actions: list[Action]) -> tuple[object, ...]:
                 body += answer.body
             case Commit(data=data) | Forward(data=data):
                 body += data
-            case EndAttempt() | TryOn() | GiveUp() | Break():
+            case EndAttempt() | TryOn() | Hold() | GiveUp() | Break():
                 others.append(action)
             case Finish():
                 pass

@@ -8,6 +8,8 @@
         next session│  ▼                    ▼                       ▼
                    WAITING ◄──── may try again ────► GiveUp        Break
 
+    Before each attempt the request may be HELD until there is a session that can take it.
+
 Until something was sent to the client an attempt that fails is followed by another, never at the
 same session unless only the way there broke and there is no other: always when the engine surely
 did not begin (`definite`), and on paths that only
@@ -18,7 +20,6 @@ Definite and indefinite failures: Kingsbury, Maelstrom, "Errors".
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import ClassVar, Final, TypeAlias
 
 from opentela.core.ids import SessionId
@@ -48,12 +49,16 @@ from opentela.router.attempt_events import (
     Forward,
     GiveUp,
     Head,
+    Hold,
     Outcome,
+    Phase,
+    Recheck,
     Reply,
     Tick,
     TryOn,
     Whole,
 )
+from opentela.router.choosing import Held
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
 from opentela.router.endings import (
@@ -68,23 +73,15 @@ from opentela.router.endings import (
 from opentela.router.fault import Fault, of_fail
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
+from opentela.router.retries import RetryBudget, backoff
 from opentela.router.sse import StreamEnd, StreamWatch, Usage, usage_of
 from opentela.wire.frames import FailKind
 
-
-class _Phase(Enum):
-    NEW = "new"
-    TRYING = "trying"
-    HEADED = "headed"
-    COMMITTED = "committed"
-    WAITING = "waiting"
-    DONE = "done"
-
-
-Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault]
-"""Names a session that is not among those tried, or says why there is none."""
+Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault | Held]
+"""Names a session that is not among those tried, or says why there is none yet or at all."""
 
 _END: Final = End()
+_BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
 
 
 class Attempts:
@@ -99,31 +96,20 @@ class Attempts:
     """
 
     __slots__ = (
-        "_candidate",
-        "_choose",
-        "_config",
-        "_deadline",
-        "_ends_at",
-        "_fault",
-        "_head",
-        "_held",
-        "_held_bytes",
-        "_path",
-        "_phase",
-        "_refused",
-        "_rng",
-        "_spared",
-        "_streams",
-        "_watch",
-        "first_at",
-        "outcome",
-        "status",
-        "tried",
-        "usage",
-    )
+        "_budget", "_candidate", "_choose", "_config", "_deadline", "_ends_at", "_fault", "_head",
+        "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng", "_spared",
+        "_streams", "_watch", "first_at", "outcome", "status", "tried", "usage",
+    )  # fmt: skip
 
     def __init__(
-        self, *, config: AttemptConfig, path: EnginePath, streams: bool, choose: Choose, rng: Rng
+        self,
+        *,
+        config: AttemptConfig,
+        path: EnginePath,
+        streams: bool,
+        choose: Choose,
+        rng: Rng,
+        budget: RetryBudget | None = None,
     ) -> None:
         self.tried: tuple[SessionId, ...] = ()
         self._spared: tuple[SessionId, ...] = ()  # can be reached otherwise
@@ -136,7 +122,9 @@ class Attempts:
         self._streams = streams
         self._choose = choose
         self._rng = rng
-        self._phase = _Phase.NEW
+        self._budget = budget or RetryBudget(config)
+        self._held_until: float | None = None
+        self._phase = Phase.NEW
         self._deadline: float | None = None
         self._ends_at = 0.0
         self._candidate: Candidate | None = None
@@ -158,7 +146,7 @@ class Attempts:
     @property
     def is_done(self) -> bool:
         """Return whether the client has all that it will get."""
-        return self._phase is _Phase.DONE
+        return self._phase is Phase.DONE
 
     def next_deadline(self) -> float | None:
         """Return when a `Tick` is due next; None when none is."""
@@ -166,22 +154,23 @@ class Attempts:
 
     def start(self, now: float) -> list[Action]:
         """Begin; the time of all attempts counts from *now*."""
-        assert self._phase is _Phase.NEW
+        assert self._phase is Phase.NEW
         self._ends_at = now + self._config.total_s
+        self._budget.deposit()
         return self._try(now)
 
     def step(self, now: float, event: Event) -> list[Action]:
         """Take one event of the attempt under way; return what to do, in order."""
-        if self._phase is _Phase.DONE:
+        if self._phase is Phase.DONE:
             return []
         return self._HANDLERS[type(event)](self, now, event)
 
     def _on_head(self, now: float, head: Head) -> list[Action]:
-        if self._phase is not _Phase.TRYING:
+        if self._phase is not Phase.TRYING:
             return []
         if not STATUS_MIN <= head.status <= STATUS_MAX:
             return self._fail(now, Result.FAILED, NO_STATUS, cancel=True)
-        self._phase = _Phase.HEADED
+        self._phase = Phase.HEADED
         self._head = head
         is_plain = not value_of(head.headers, "content-encoding")
         if is_plain and self._path.has_body and is_event_stream(head.status, head.headers):
@@ -190,7 +179,7 @@ class Attempts:
 
     def _on_whole(self, now: float, event: Whole) -> list[Action]:
         actions = self._on_head(now, Head(event.status, event.headers))
-        if self._phase is not _Phase.HEADED:
+        if self._phase is not Phase.HEADED:
             return actions
         if self._watch:
             return [*self._on_data(now, Data(event.body)), *self._on_end(now, _END)]
@@ -200,11 +189,11 @@ class Attempts:
 
     def _on_data(self, now: float, event: Data) -> list[Action]:
         watch, data = self._watch, event.data
-        if self._phase is _Phase.COMMITTED:
+        if self._phase is Phase.COMMITTED:
             self._wait_until(now + self._config.idle_s)
             passed = watch.feed(data) if watch else data
             return [Forward(passed)] if passed else []
-        if self._phase is not _Phase.HEADED or not data or self._head.status in BODILESS:
+        if self._phase is not Phase.HEADED or not data or self._head.status in BODILESS:
             # What follows a head that ends its answer would be read as the next answer.
             return []
         if watch:
@@ -220,16 +209,16 @@ class Attempts:
         return []
 
     def _commit(self, now: float, data: bytes) -> list[Action]:
-        self._phase = _Phase.COMMITTED
+        self._phase = Phase.COMMITTED
         self._held = []
         self.first_at = now
         self.status = self._head.status
         return [Commit(self._head.status, self._head.headers, data)]
 
     def _on_end(self, now: float, _: End) -> list[Action]:
-        if self._phase is _Phase.HEADED:
+        if self._phase is Phase.HEADED:
             return self._end_stream_unsent(now) if self._watch else self._end_whole(now)
-        if self._phase is not _Phase.COMMITTED:
+        if self._phase is not Phase.COMMITTED:
             return []
         if not self._watch:
             return [*self._end_attempt(self._answered()), *self._finish(outcome_of(self.status))]
@@ -269,9 +258,9 @@ class Attempts:
     def _on_failed(self, now: float, event: Failed) -> list[Action]:
         fail = event.fail
         result = result_of(fail.kind)
-        if self._phase is _Phase.COMMITTED:
+        if self._phase is Phase.COMMITTED:
             return self._break(result, of_fail(fail))
-        if self._phase is _Phase.WAITING:
+        if self._phase in _BETWEEN:
             return []
         if fail.kind is FailKind.CHANNEL_LOST:
             self._spared = self.tried[-1:]
@@ -282,9 +271,9 @@ class Attempts:
     def _on_tick(self, now: float, _: Tick) -> list[Action]:
         if self._deadline is None or now < self._deadline:
             return []
-        if self._phase is _Phase.WAITING:
+        if self._phase in _BETWEEN:
             return self._try(now)
-        if self._phase is _Phase.COMMITTED:
+        if self._phase is Phase.COMMITTED:
             return self._break(Result.TIMED_OUT, SILENT, cancel=True)
         return self._fail(now, Result.TIMED_OUT, SILENT, cancel=True)
 
@@ -293,11 +282,14 @@ class Attempts:
             return self._end_stream(cancel=True)
         if self._watch:
             self.usage = self._watch.usage
-        is_waiting = self._phase is _Phase.WAITING
+        is_between = self._phase in _BETWEEN
         self._conclude(Outcome.CANCELLED)
-        if is_waiting:
+        if is_between:
             return []
         return self._end_attempt(Result.CANCELLED, "the client left", cancel=True)
+
+    def _on_recheck(self, now: float, _: Recheck) -> list[Action]:
+        return self._try(now) if self._phase is Phase.HELD else []
 
     def _try(self, now: float) -> list[Action]:
         """Go to the next session, or end with the best that is known."""
@@ -305,12 +297,20 @@ class Attempts:
         if isinstance(choice, Fault) and self._spared:
             choice = self._choose(tuple(one for one in self.tried if one not in self._spared))
             self._spared = ()
+        if isinstance(choice, Held):
+            if self._held_until is None:
+                self._held_until = min(now + choice.wait_s, self._ends_at)
+            if now < self._held_until:
+                self._phase = Phase.HELD
+                self._wait_until(self._held_until)
+                return [Hold()]
+            choice = choice.fault
         if isinstance(choice, Fault):
             if self._refused:
                 return self._reply(self._refused)
             return self._give_up(self._fault or choice)
         self._reset()
-        self._phase = _Phase.TRYING
+        self._phase = Phase.TRYING
         self._candidate = choice
         self.tried = (*self.tried, choice.session)
         self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
@@ -331,25 +331,19 @@ class Attempts:
         attempt = self._end_attempt(result, why, cancel=cancel)
         if fault:
             self._fault, self._refused = fault, None
-        is_allowed = retryable and (definite or self._path.only_computes)
-        if is_allowed and len(self.tried) < self._config.attempts_max and now < self._ends_at:
-            delay = self._backoff(definite=definite)
+        tried = len(self.tried)
+        is_allowed = retryable and tried < self._config.attempts_max and now < self._ends_at
+        if is_allowed and (definite or (self._path.only_computes and self._budget.take())):
+            delay = backoff(self._config, self._rng, tried=tried, definite=definite)
             if not delay:
                 return [*attempt, *self._try(now)]
-            self._phase = _Phase.WAITING
+            self._phase = Phase.WAITING
             self._wait_until(now + delay)
             return attempt
         if self._refused:
             return [*attempt, *self._reply(self._refused)]
         assert self._fault is not None
         return [*attempt, *self._give_up(self._fault)]
-
-    def _backoff(self, *, definite: bool) -> float:
-        count = len(self.tried)
-        if definite and count == 1:
-            return 0.0
-        longer = 2.0 ** max(count - 2, 0) * (0.5 + self._rng.random())
-        return min(self._config.backoff_s * longer, self._config.backoff_max_s)
 
     def _wait_until(self, deadline: float) -> None:
         self._deadline = min(deadline, self._ends_at)
@@ -385,7 +379,7 @@ class Attempts:
         return [*attempt, Break(fault, can_say=self._watch is not None)]
 
     def _conclude(self, outcome: Outcome) -> None:
-        self._phase = _Phase.DONE
+        self._phase = Phase.DONE
         self._deadline = None
         self.outcome = outcome
 
@@ -395,6 +389,7 @@ class Attempts:
         Whole: _on_whole,
         End: _on_end,
         Failed: _on_failed,
+        Recheck: _on_recheck,
         Tick: _on_tick,
         ClientGone: _on_client_gone,
     }

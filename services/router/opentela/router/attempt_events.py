@@ -51,7 +51,11 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Event: TypeAlias = Head | Whole | Data | End | Failed | ClientGone | Tick
+class Recheck(msgspec.Struct, frozen=True):
+    """There may be a session now for a request that is held."""
+
+
+Event: TypeAlias = Head | Whole | Data | End | Failed | ClientGone | Tick | Recheck
 
 
 class TryOn(msgspec.Struct, frozen=True):
@@ -59,6 +63,10 @@ class TryOn(msgspec.Struct, frozen=True):
 
     candidate: Candidate
     deadline_s: float
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Let the request wait for a session; `Recheck` and `Tick` go on with it."""
 
 
 class EndAttempt(msgspec.Struct, frozen=True):
@@ -115,7 +123,19 @@ class Break(msgspec.Struct, frozen=True):
     can_say: bool
 
 
-Action: TypeAlias = TryOn | EndAttempt | Reply | Commit | Forward | Finish | GiveUp | Break
+Action: TypeAlias = TryOn | Hold | EndAttempt | Reply | Commit | Forward | Finish | GiveUp | Break
+
+
+class Phase(Enum):
+    """How far a request is."""
+
+    NEW = "new"
+    TRYING = "trying"
+    HEADED = "headed"
+    COMMITTED = "committed"
+    WAITING = "waiting"  # for the time of the next attempt
+    HELD = "held"  # for a session
+    DONE = "done"
 
 
 class Outcome(Enum):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
+import msgspec
+
 from opentela.core.ids import SessionId
 from opentela.router.constraints import PIN
 from opentela.router.directory import Candidate, Directory
@@ -10,6 +12,7 @@ from opentela.router.fault import Fault, FaultKind, no_such_model
 from opentela.router.matching import Wish, admitted, best_tier, first_tier, unmatched
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Call, Policy
+from opentela.router.waiting import Waiting
 
 LASTS_MAX_S: Final = 3600.0
 """No request is reckoned to take longer: routers end what does, by default."""
@@ -18,12 +21,31 @@ _ALL_TRIED: Final = Fault(
 )
 
 
+class Held(msgspec.Struct, frozen=True):
+    """Nobody can take the request now, and somebody will.
+
+    Attributes:
+        wait_s: How long it may wait for that, from the first time on.
+        fault: What it is told when it has waited in vain.
+    """
+
+    wait_s: float
+    fault: Fault
+
+
 class Chooser:
     """Chooses among what is known now."""
 
     def __init__(
-        self, directory: Directory, outcomes: Outcomes, policy: Policy, *, walltime_margin_s: float
+        self,
+        directory: Directory,
+        outcomes: Outcomes,
+        policy: Policy,
+        *,
+        walltime_margin_s: float,
+        waiting: Waiting | None = None,
     ) -> None:
+        self._waiting = waiting
         self._directory = directory
         self._outcomes = outcomes
         self._policy = policy
@@ -38,8 +60,8 @@ class Chooser:
         now: float,
         wall: float,
         lasts: Callable[[], float] | None = None,
-    ) -> Candidate | Fault:
-        """Return a session that was not *tried*, or why there is none.
+    ) -> Candidate | Fault | Held:
+        """Return a session that was not *tried*, or why there is none, or that one will be.
 
         Args:
             call: What is asked.
@@ -51,10 +73,16 @@ class Chooser:
         """
         pool = self._directory.pool(call.model)
         if not pool.candidates:
-            return self._absent(call.model)
+            return self._absent(call.model, wall)
         candidates = admitted(pool, wish, tried, wall=wall)
         if not candidates:
             return _ALL_TRIED if tried else unmatched(call.model, wish, pool.candidates, wall)
+        if self._waiting is not None and self._waiting.full:
+            full = self._waiting.full
+            open_ = [one for one in candidates if one.session not in full]
+            if not open_:
+                return self._busy(self._waiting, call.model, len(candidates), lasts)
+            candidates = open_
         ejected = self._outcomes.ejected(now, pool.candidates)
         if wish.tiers:
             candidates = first_tier(candidates, wish.tiers, ejected)
@@ -86,11 +114,44 @@ class Chooser:
         names = list(self._directory.models())
         return names[0] if len(names) == 1 else ""
 
-    def _absent(self, model: str) -> Fault:
+    def serves(self, session: SessionId, model: str) -> bool:
+        """Return whether *session* serves *model* now."""
+        return any(one.session == session for one in self._directory.pool(model).candidates)
+
+    def _busy(
+        self, waiting: Waiting, model: str, sessions: int, lasts: Callable[[], float] | None
+    ) -> Fault | Held:
+        places = sessions * waiting.config.session_requests_max
+        ahead = (waiting.depth(model) + 1) / places
+        fault = Fault(
+            kind=FaultKind.MODEL_BUSY,
+            message=f"All {sessions} sessions that could serve this request are busy.",
+            retry_s=ahead * lasts() if lasts is not None else 0.0,
+        )
+        return _held(waiting, model, waiting.config.full_s, fault)
+
+    def _absent(self, model: str, wall: float) -> Fault | Held:
         if not self._directory.was_offered(model):
             return no_such_model(model)
+        loading = self._directory.loading(model, wall)
+        if loading is not None:
+            when = f", the first in about {loading.ready_in_s:.0f} s" if loading.ready_in_s else ""
+            fault = Fault(
+                kind=FaultKind.MODEL_LOADING,
+                message=f"{loading.sessions} sessions are loading the model {model!r}{when}.",
+                param="model",
+                retry_s=loading.ready_in_s,
+            )
+            waiting = self._waiting
+            if waiting is None:
+                return fault
+            return _held(waiting, model, waiting.config.loading_s, fault)
         return Fault(
             kind=FaultKind.NO_LIVE_SESSION,
             message=f"No session serves the model {model!r} now; try again shortly.",
             param="model",
         )
+
+
+def _held(waiting: Waiting, model: str, wait_s: float, fault: Fault) -> Fault | Held:
+    return Held(wait_s, fault) if wait_s and waiting.has_room(model) else fault

@@ -33,6 +33,8 @@ class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         requests_max: Requests under way; more get 429.
         head_s: From the first byte of a request to the end of its headers.
         body_s: Silence within a request body.
+        receive_s: From the first byte of a request to its last. Bodies at the limit need their time
+            on slow lines; who sends a byte now and then holds a connection for as long.
         keep_alive_s: Silence between requests, also of a client that leaves the end of its answer
             unread. Longer than a load balancer's own, or it will use a connection at the moment at
             which it is closed here.
@@ -50,6 +52,7 @@ class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     requests_max: Count = 10_000
     head_s: Seconds = 30.0
     body_s: Seconds = 60.0
+    receive_s: Seconds = 900.0
     keep_alive_s: Seconds = 75.0
     linger_s: Seconds = 5.0
 
@@ -63,6 +66,10 @@ class AttemptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         backoff_s: Before the third attempt; doubled before each further one, ± half of it by
             chance. The second attempt follows at once when the first surely did not begin.
         backoff_max_s: Upper bound of that.
+        retry_share: Retries by requests, of those that may repeat what an engine began; they cost
+            its work again. Lower spares a mesh in which much fails, and gives up sooner.
+        retry_reserve: Retries beyond that share which may come at once, as when engines die with
+            all that they were doing.
         first_s: To the first event of a stream. Covers the engine's queue and its prefill; a hung
             engine holds its requests for as long.
         unary_s: To the end of an answer that is not streamed.
@@ -76,11 +83,33 @@ class AttemptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     attempts_max: Count = 3
     backoff_s: Seconds = 0.05
     backoff_max_s: Seconds = 1.0
+    retry_share: Share = 0.1
+    retry_reserve: Count = 1000
     first_s: Seconds = 120.0
     unary_s: Seconds = 600.0
     idle_s: Seconds = 60.0
     total_s: Seconds = 3600.0
     held_bytes_max: Count = MIB
+
+
+class WaitConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long requests wait here for a session that can take them.
+
+    Attributes:
+        loading_s: For a model that sessions are loading, and none serves; 0 for not at all. Longer
+            than clients wait is of no use.
+        full_s: While each session that could serve the request has as many as it may; 0 for not at
+            all.
+        depth_max: Requests that wait for one model; further ones get 503 at once. Each holds its
+            body.
+        session_requests_max: Of this router at one session; more wait here, where any session may
+            take them. Engines queue what they cannot batch: less than they batch leaves them idle.
+    """
+
+    loading_s: Annotated[float, Meta(ge=0)] = 60.0
+    full_s: Annotated[float, Meta(ge=0)] = 30.0
+    depth_max: Count = 1000
+    session_requests_max: Count = 512
 
 
 class EjectionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,3 +191,4 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     view: ViewConfig = ViewConfig()
     health: HealthConfig = HealthConfig()
     log: LogConfig = LogConfig()
+    wait: WaitConfig = WaitConfig()

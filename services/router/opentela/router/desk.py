@@ -4,6 +4,7 @@ import asyncio
 from typing import Final, Protocol
 
 from opentela.core.clock import Clock
+from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
 from opentela.mesh.stream_timer import StreamTimer
 from opentela.router.choosing import Chooser
@@ -13,7 +14,9 @@ from opentela.router.journal import Journal
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Policy
 from opentela.router.ports import Link
+from opentela.router.retries import RetryBudget
 from opentela.router.sightings import Sightings
+from opentela.router.waiting import ASKED_MAX, Waiting
 
 _CORS: Final = (
     b"access-control-allow-origin: %b\r\n"
@@ -50,6 +53,7 @@ class Desk:
         outcomes: Outcomes,
         sightings: Sightings,
         journal: Journal,
+        waiting: Waiting,
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -68,6 +72,8 @@ class Desk:
             GRAIN_S, lambda request: request.next_deadline(), lambda request: request.on_deadline()
         )
         self.has_sighted = asyncio.Event()
+        self.waiting = waiting
+        self.budget = RetryBudget(config.attempts)
         self.in_flight = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -85,6 +91,29 @@ class Desk:
         assert self.in_flight >= 0, "a request ended twice"
         if not self.in_flight:
             self.idle.set()
+
+    def attempt_began(self, session: SessionId) -> None:
+        """Count an attempt in."""
+        self.waiting.started(session)
+
+    def attempt_ended(self, session: SessionId) -> None:
+        """Count an attempt out; a session that was full is offered to who waits, a turn later."""
+        if self.waiting.ended(session):
+            asyncio.get_running_loop().call_soon(self._offer, session)
+
+    def _offer(self, session: SessionId) -> None:
+        waiting, serves = self.waiting, self.chooser.serves
+        models = [model for model in waiting.models() if serves(session, model)]
+        for waiter in waiting.first(models, ASKED_MAX):
+            if not waiting.free(session):
+                return
+            waiter.recheck()
+        waiting.free(session)
+
+    def sessions_changed(self) -> None:
+        """Let all who wait look again."""
+        for waiter in self.waiting.first(self.waiting.models()):
+            waiter.recheck()
 
     def cors(self, origin: bytes) -> bytes:
         """Return the header lines that let a page of *origin* read an answer."""

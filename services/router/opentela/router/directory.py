@@ -66,6 +66,17 @@ class Pool(NamedTuple):
     ends_first_at: float = _NEVER
 
 
+class Loading(NamedTuple):
+    """Sessions that load a model.
+
+    Attributes:
+        ready_in_s: When the first of them should serve, as the last one did; 0 when nobody knows.
+    """
+
+    sessions: int
+    ready_in_s: float
+
+
 EMPTY: Final = Pool()
 
 
@@ -87,17 +98,26 @@ class Directory:
         self._loading: dict[SessionId, Claim] = {}
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
         self._by_name: dict[str, dict[SessionId, Candidate]] = {}
+        self._load_s: dict[str, float] = {}
         self._pools: dict[str, Pool] = {}
         self._ever: dict[str, None] = {}
 
-    def apply(self, changed: Iterable[SessionRecord]) -> list[SessionId]:
-        """Take in records; return the sessions that are live no longer."""
+    def apply(
+        self, changed: Iterable[SessionRecord], *, wall: float | None = None
+    ) -> list[SessionId]:
+        """Take in records; return the sessions that are live no longer.
+
+        Args:
+            changed: What is new.
+            wall: Unix time: how long models load is learnt from those that are seen to begin and
+                to end.
+        """
         gone = []
         for record in changed:
             claim = claim_of(record)
             if self._providers and claim.provider not in self._providers:
                 continue
-            self._note_loading(record, claim)
+            self._note_loading(record, claim, wall)
             before = self._by_session.pop(claim.session, {})
             now = _served(claim) if is_routable(record) else {}
             for name in before:
@@ -131,12 +151,17 @@ class Directory:
             self._pools[name] = pool
         return pool
 
-    def loading(self, name: str) -> int:
-        """Return how many sessions that are starting promise *name*."""
-        return sum(
-            any(name == offer.name or name in offer.aliases for offer in claim.offer.models)
+    def loading(self, name: str, wall: float) -> Loading | None:
+        """Return what is known at *wall* of the sessions that are loading *name*, if any are."""
+        born = [
+            claim.born_at_ms / 1000
             for claim in self._loading.values()
-        )
+            if name in _names(claim.offer)
+        ]
+        if not born:
+            return None
+        takes_s = self._load_s.get(name, 0.0)
+        return Loading(len(born), max(min(born) + takes_s - wall, 1.0) if takes_s else 0.0)
 
     def was_offered(self, name: str) -> bool:
         """Return whether anybody was seen to offer *name*, live or not, or may have been."""
@@ -155,11 +180,19 @@ class Directory:
         candidates = tuple(one for one in pool.candidates if one.offer.name == name)
         return pool if len(candidates) == len(pool.candidates) else Pool(candidates)
 
-    def _note_loading(self, record: SessionRecord, claim: Claim) -> None:
-        if lifecycle_of(record) is Lifecycle.JOINING and not is_suspected(record):
+    def _note_loading(self, record: SessionRecord, claim: Claim, wall: float | None) -> None:
+        lifecycle = lifecycle_of(record)
+        if lifecycle is Lifecycle.JOINING and not is_suspected(record):
             self._loading[claim.session] = claim
-        else:
-            self._loading.pop(claim.session, None)
+            return
+        was_loading = self._loading.pop(claim.session, None)
+        if was_loading is None or lifecycle is not Lifecycle.SERVING or wall is None:
+            return
+        for name in _names(claim.offer):
+            self._load_s.pop(name, None)
+            self._load_s[name] = max(wall - claim.born_at_ms / 1000, 0.0)
+        while len(self._load_s) > NAMES_MAX:
+            del self._load_s[next(iter(self._load_s))]
 
     def _remove(self, name: str, session: SessionId) -> None:
         self._pools.pop(name, None)
@@ -183,6 +216,10 @@ def _served(claim: Claim) -> dict[str, Candidate]:
         candidate = Candidate(
             session=claim.session,
             path=path,
+def _names(offer: Offer) -> list[str]:
+    return [name for one in offer.models for name in (one.name, *one.aliases)]
+
+
             offer=offer,
             born_at_ms=claim.born_at_ms,
             fingerprint=offer.fingerprint if _HEX.fullmatch(offer.fingerprint) else "",

@@ -17,14 +17,17 @@ from opentela.router.attempt_events import (
     Finish,
     Forward,
     GiveUp,
+    Hold,
     Outcome,
+    Recheck,
     Reply,
     Tick,
     TryOn,
 )
+from opentela.router.choosing import Held
 from opentela.router.desk import Desk
 from opentela.router.directory import Candidate
-from opentela.router.fault import Fault, FaultKind, envelope, sse_event
+from opentela.router.fault import INTERNAL, TOO_MANY, Fault, envelope, sse_event
 from opentela.router.leg import Leg
 from opentela.router.matching import NO_WISH
 from opentela.router.openai import Ask
@@ -41,12 +44,9 @@ from opentela.wire.frames import Headers
 log: Final = get_logger()
 
 _TICK: Final = Tick()
+_RECHECK: Final = Recheck()
 _CLIENT_GONE: Final = ClientGone()
-_INTERNAL: Final = Fault(
-    kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
-)
 _ENGINES_OWN: Final = "the engine answered with an error of its own"
-_BUSY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many requests under way.")
 _JSON: Final = b"content-type: application/json\r\n"
 _ID_BYTES: Final = 12
 _UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
@@ -56,23 +56,10 @@ class Exchange:
     """One request, from its last byte in to its last byte out."""
 
     __slots__ = (
-        "_attempts",
-        "_began_at",
-        "_call",
-        "_client",
-        "_desk",
-        "_has_begun",
-        "_heading",
-        "_incoming",
-        "_is_busy",
-        "_is_concluded",
-        "_leg",
-        "_pending",
-        "_stopwatch",
-        "_streamed",
-        "_watched_until",
-        "_wish",
-    )
+        "_attempts", "_began_at", "_call", "_client", "_desk", "_has_begun", "_heading",
+        "_incoming", "_is_busy", "_is_concluded", "_leg", "_pending", "_stopwatch",
+        "_streamed", "_watched_until", "_wish",
+    )  # fmt: skip
 
     def __init__(self, desk: Desk, client: Client, incoming: Reading) -> None:
         self._desk = desk
@@ -100,11 +87,10 @@ class Exchange:
 
     def begin(self) -> None:
         """Start, or answer at once what is wrong with the request."""
-        desk = self._desk
+        desk, incoming = self._desk, self._incoming
         if desk.in_flight > desk.config.listen.requests_max:
-            self._refuse(_BUSY)
+            self._refuse(TOO_MANY)
             return
-        incoming = self._incoming
         ask = read_wanted(incoming.method, incoming.target, incoming.headers, incoming.body)
         if isinstance(ask, Fault):
             self._refuse(ask)
@@ -139,6 +125,10 @@ class Exchange:
         if self._attempts is not None and not self._is_concluded:
             self.feed(_CLIENT_GONE)
 
+    def recheck(self) -> None:
+        """Look again for a session, while the request waits for one."""
+        self.feed(_RECHECK)
+
     def resumed(self) -> None:
         """Go on: the client has taken what was held for it."""
         if self._leg is not None:
@@ -155,7 +145,7 @@ class Exchange:
         def lasts() -> float:
             return desk.forecasts.lasts_s(call.model, body)
 
-        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault:
+        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault | Held:
             now = desk.clock.now()
             choice = desk.chooser.choose(
                 call, wish, tried, now=now, wall=desk.clock.wall(), lasts=lasts
@@ -170,6 +160,7 @@ class Exchange:
             streams=ask.streams,
             choose=choose,
             rng=desk.rng,
+            budget=desk.budget,
         )
 
     def _run(self, attempts: Attempts, event: Event | None) -> None:
@@ -188,7 +179,7 @@ class Exchange:
         except Exception:
             # A bug on one request must reach neither the mesh's connection nor other requests.
             log.exception("exchange_crashed", request=self._call.request, model=self._call.model)
-            self._crash()
+            self.crash()
         finally:
             self._is_busy = False
         if attempts.is_done:
@@ -198,7 +189,15 @@ class Exchange:
 
     # Actions -----------------------------------------------------------------
 
+    def _hold(self, _: Hold) -> None:
+        self._desk.waiting.join(self._call.model, self)
+
+    def _wait_no_more(self) -> None:
+        if self._desk.waiting:
+            self._desk.waiting.leave(self._call.model, self)
+
     def _try_on(self, action: TryOn) -> None:
+        self._wait_no_more()
         desk, incoming, heading = self._desk, self._incoming, self._heading
         chosen, leg = action.candidate, Leg(self)
         self._leg = leg
@@ -219,6 +218,7 @@ class Exchange:
         desk.policy.on_request_start(self._call, chosen)
         leg.is_counted, leg.began_at = True, now
         desk.outcomes.start(now, chosen.session)
+        desk.attempt_began(chosen.session)
 
     def _end_attempt(self, action: EndAttempt) -> None:
         desk, leg, chosen = self._desk, self._leg, action.candidate
@@ -238,6 +238,7 @@ class Exchange:
                 usage.tokens_out,
             )
             desk.policy.on_request_end(self._call, chosen, observed)
+            desk.attempt_ended(chosen.session)
         desk.outcomes.end(now, chosen.session, action.result)
         if desk.sightings.saw(now, chosen.path, action.result):
             desk.has_sighted.set()
@@ -276,6 +277,7 @@ class Exchange:
     _PERFORM: ClassVar[dict[type, Callable[..., None]]] = {
         Forward: _forward,
         TryOn: _try_on,
+        Hold: _hold,
         EndAttempt: _end_attempt,
         Commit: _commit,
         Finish: _finish,
@@ -312,7 +314,8 @@ class Exchange:
         self._answer_fault(fault)
         self._conclude(Outcome.REJECTED, fault.http_status)
 
-    def _crash(self) -> None:
+    def crash(self) -> None:
+        """End it, for a bug."""
         self._pending.clear()
         leg, attempts = self._leg, self._attempts
         if leg is not None and not leg.is_over and attempts and attempts.candidate:
@@ -322,13 +325,14 @@ class Exchange:
         if self._has_begun:
             self._client.cut()
         else:
-            self._answer_fault(_INTERNAL)
-        self._conclude(Outcome.FAILED, _INTERNAL.http_status)
+            self._answer_fault(INTERNAL)
+        self._conclude(Outcome.FAILED, INTERNAL.http_status)
 
     def _conclude(self, outcome: Outcome, status: int) -> None:
         if self._is_concluded:
             return
         self._is_concluded = True
+        self._wait_no_more()
         self._leg = None
         self._desk.left()
         record = record_of(

@@ -4,6 +4,7 @@ Envelope: https://platform.openai.com/docs/guides/error-codes. Every answer of t
 no engine's answer is made here, also the event that ends a stream which broke after it began.
 """
 
+import math
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -32,6 +33,8 @@ class FaultKind(Enum):
     INTERNAL = _Row(500, "server_error", "internal_error")
     ENGINE_FAILED = _Row(502, "server_error", "engine_failed")
     NO_LIVE_SESSION = _Row(503, "server_error", "model_unavailable")
+    MODEL_LOADING = _Row(503, "server_error", "model_loading")
+    MODEL_BUSY = _Row(503, "server_error", "model_busy")
     NO_MATCHING_SESSION = _Row(503, "server_error", "no_matching_session")
     SESSION_REFUSED = _Row(503, "server_error", "session_refused")
     ENGINE_TIMEOUT = _Row(504, "server_error", "engine_timeout")
@@ -40,6 +43,8 @@ class FaultKind(Enum):
 RETRY_AFTER_S: Final = 2
 """What 429 and 503 advise: a session that starts or a registry's verdict takes about as long."""
 
+RETRY_MAX_S: Final = 600
+"""Nobody knows what will be in more than ten minutes."""
 _RETRY_LATER: Final = frozenset({429, 503})
 
 
@@ -50,12 +55,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         message: For people; says what to change where that is known.
         param: The field of the request that is at fault.
         status: Instead of the kind's own, where an engine's status class is passed on.
+        retry_s: Seconds after which trying again is worth it, where that is known.
     """
 
     kind: FaultKind
     message: str
     param: str | None = None
     status: int = 0
+    retry_s: float = 0.0
 
     @property
     def http_status(self) -> int:
@@ -65,8 +72,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def retry_after_s(self) -> int:
         """Seconds for `Retry-After`; 0 when trying again does not help."""
-        return RETRY_AFTER_S if self.http_status in _RETRY_LATER else 0
+        if self.http_status not in _RETRY_LATER:
+            return 0
+        return min(max(math.ceil(self.retry_s), 1), RETRY_MAX_S) if self.retry_s else RETRY_AFTER_S
 
+
+INTERNAL: Final = Fault(
+    kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
+)
+TOO_MANY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many requests under way.")
 
 _FAILED: Final[dict[FailKind, tuple[FaultKind, str]]] = {
     FailKind.REFUSED: (FaultKind.SESSION_REFUSED, "the session takes no new requests"),

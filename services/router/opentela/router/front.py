@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from opentela.core.clock import Clock
+from opentela.core.record import SessionRecord
 from opentela.core.rng import Rng
 from opentela.router.choosing import Chooser
 from opentela.router.config import RouterConfig
@@ -21,6 +23,7 @@ from opentela.router.paths import Paths
 from opentela.router.plugins import policy
 from opentela.router.ports import Link
 from opentela.router.sightings import Sightings
+from opentela.router.waiting import Waiting
 from opentela.telemetry.log import get_logger
 
 log: Final = get_logger()
@@ -52,8 +55,13 @@ class Front:
         self.outcomes = Outcomes(config.ejection)
         self.sightings = Sightings()
         chosen = policy(config.policy, rng)
+        waiting = Waiting(config.wait)
         chooser = Chooser(
-            self.directory, self.outcomes, chosen, walltime_margin_s=config.walltime_margin_s
+            self.directory,
+            self.outcomes,
+            chosen,
+            walltime_margin_s=config.walltime_margin_s,
+            waiting=waiting,
         )
         self.desk = Desk(
             config=config,
@@ -64,6 +72,7 @@ class Front:
             outcomes=self.outcomes,
             sightings=self.sightings,
             journal=self.journal,
+            waiting=waiting,
             clock=clock,
             rng=rng,
         )
@@ -84,6 +93,12 @@ class Front:
         )
         self._server: asyncio.Server | None = None
         self.url = ""
+
+    def sessions_changed(self, changed: Iterable[SessionRecord]) -> None:
+        """Take in what is new of sessions."""
+        for session in self.directory.apply(changed, wall=self.desk.clock.wall()):
+            self.outcomes.forget(session)
+        self.desk.sessions_changed()
 
     def set_ready(self, flag: bool, reason: str) -> None:  # noqa: FBT001 - reads as a fact
         """State what `/readyz` on the API's port says."""

@@ -31,6 +31,9 @@ log: Final = get_logger()
 
 IN_FLIGHT: Final = metrics.gauge("otela_router_in_flight", "Requests under way.")
 CONNECTIONS: Final = metrics.gauge("otela_router_connections", "Open client connections.")
+WAITING: Final = metrics.gauge(
+    "otela_router_waiting", "Requests that wait for a session to load their model, or for room."
+)
 SESSIONS: Final = metrics.gauge("otela_router_sessions", "Sessions that can be routed to.")
 USAGE_WAITING: Final = metrics.gauge(
     "otela_router_usage_waiting", "Usage records not yet handed to the mesh."
@@ -168,6 +171,7 @@ class RouterShell:
         stack.callback(view.subscribe(self._on_change))
         IN_FLIGHT.set_function(lambda: front.desk.in_flight)
         CONNECTIONS.set_function(lambda: len(front.gate))
+        WAITING.set_function(lambda: len(front.desk.waiting))
         SESSIONS.set_function(lambda: front.directory.session_count)
         USAGE_WAITING.set_function(lambda: front.journal.waiting)
         stack.push_async_callback(front.stop)
@@ -205,8 +209,7 @@ class RouterShell:
     def _on_change(self, changed: list[SessionRecord]) -> None:
         front = self._front
         assert front is not None
-        for session in front.directory.apply(changed):
-            front.outcomes.forget(session)
+        front.sessions_changed(changed)
 
 
 def _metrics_token(config: RouterConfig) -> bytes | None:

@@ -16,11 +16,13 @@ from opentela.router.attempt_events import (
     Finish,
     Forward,
     GiveUp,
+    Hold,
     Outcome,
     Reply,
     Tick,
     TryOn,
 )
+from opentela.router.choosing import Held
 from opentela.router.directory import Candidate
 from opentela.router.fault import Fault
 from opentela.router.matching import NO_WISH
@@ -89,7 +91,7 @@ class Exchange:
     def _step(self, now: float, event: Event | None) -> list[Action]:
         return self._attempts.start(now) if event is None else self._attempts.step(now, event)
 
-    def _choose(self, tried: tuple[SessionId, ...]) -> Candidate | Fault:
+    def _choose(self, tried: tuple[SessionId, ...]) -> Candidate | Fault | Held:
         node = self._router.node
         return self._router.chooser.choose(
             self._call, NO_WISH, tried, now=node.now(), wall=node.wall()
@@ -100,6 +102,8 @@ class Exchange:
         match action:
             case TryOn():
                 self._try_on(action)
+            case Hold():
+                raise AssertionError("a simulated router lets nobody wait")
             case EndAttempt():
                 self._end_attempt(action)
             case Commit(status=status, data=data):

@@ -1,0 +1,100 @@
+"""Requests that wait for a session: until one has loaded their model, or has room for them.
+
+A session that was full and has room again is kept for those who wait, first come first served, and
+is anybody's only when none of them takes it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from opentela.core.ids import SessionId
+from opentela.router.config import WaitConfig
+from opentela.router.policies.counts import Counts
+
+ASKED_MAX: Final = 16
+"""Waiting requests that are asked whether they can use a session that has room again; constraints
+may keep them from it."""
+
+
+class Waiter(Protocol):
+    """A request that waits."""
+
+    def recheck(self) -> None:
+        """Look again for a session: go there, or wait on."""
+
+
+class Waiting:
+    """Who waits for which model, and which sessions have as much as they may."""
+
+    def __init__(self, config: WaitConfig) -> None:
+        self.config = config
+        self._lines: dict[str, dict[Waiter, None]] = {}
+        self._counts = Counts()
+        self._full: dict[SessionId, None] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    # Sessions ----------------------------------------------------------------
+
+    @property
+    def full(self) -> Mapping[SessionId, None]:
+        """Sessions that take no more for now."""
+        return self._full
+
+    def started(self, session: SessionId) -> None:
+        """Count an attempt there."""
+        self._counts.started(session)
+        if self._counts.of(session) >= self.config.session_requests_max:
+            self._full[session] = None
+
+    def ended(self, session: SessionId) -> bool:
+        """Count it out; return whether those who wait must be asked before the session is free."""
+        self._counts.ended(session)
+        if session not in self._full:
+            return False
+        if self._lines:
+            return True
+        del self._full[session]
+        return False
+
+    def free(self, session: SessionId) -> bool:
+        """Give a session free if it has room; return whether it has."""
+        has_room = self._counts.of(session) < self.config.session_requests_max
+        if has_room:
+            self._full.pop(session, None)
+        return has_room
+
+    # Requests ----------------------------------------------------------------
+
+    def has_room(self, model: str) -> bool:
+        """Return whether one more request may wait for *model*."""
+        return len(self._lines.get(model, ())) < self.config.depth_max
+
+    def depth(self, model: str) -> int:
+        """Return how many wait for *model*."""
+        return len(self._lines.get(model, ()))
+
+    def join(self, model: str, waiter: Waiter) -> None:
+        """Let *waiter* wait; one that does so already keeps its place."""
+        line = self._lines.setdefault(model, {})
+        self._count += waiter not in line
+        line[waiter] = None
+
+    def leave(self, model: str, waiter: Waiter) -> None:
+        """Let *waiter* wait no longer; nothing happens if it did not."""
+        line = self._lines.get(model, {})
+        if waiter in line:
+            del line[waiter]
+            self._count -= 1
+            if not line:
+                del self._lines[model]
+
+    def models(self) -> Sequence[str]:
+        """Return the models that somebody waits for."""
+        return list(self._lines)
+
+    def first(self, models: Iterable[str], most: int | None = None) -> Sequence[Waiter]:
+        """Return who has waited longest for each of *models*, at most so many each."""
+        return [waiter for model in models for waiter in list(self._lines.get(model, ()))[:most]]
