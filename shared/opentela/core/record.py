@@ -68,6 +68,20 @@ class ModelOffer(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
+class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine's work is spread over its GPUs; 0 where it does not say.
+
+    Attributes:
+        tensor: Parts of each layer.
+        pipeline: Groups of layers.
+        data: Copies of all of them.
+    """
+
+    tensor: int = 0
+    pipeline: int = 0
+    data: int = 0
+
+
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What a session offers.
 
@@ -79,6 +93,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         gpus: GPUs that this session holds.
         walltime_ends_at: Unix seconds at which the allocation ends; 0 when it does not.
         labels: Free words of the provider, such as `tier = "a"`.
+        kv_tokens: What its KV memory holds, of all requests together; 0 when it does not say.
+        parallelism: How it uses its GPUs.
     """
 
     models: tuple[ModelOffer, ...] = ()
@@ -89,6 +105,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     walltime_ends_at: float = 0.0
     labels: dict[str, str] = {}
 
+    kv_tokens: int = 0
+    parallelism: Parallelism = Parallelism()
 
 class Warrant(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What the mesh says of a provider's key; `core/warrant.py` checks it.

@@ -7,6 +7,7 @@ import msgspec
 
 from opentela.core.errors import ConfigError
 from opentela.core.record import (
+    Parallelism,
     SessionRecord,
     claim_of,
     ended_at_ms,
@@ -26,6 +27,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
         state: The lifecycle, or `SUSPECTED` while registries cannot reach a living session.
         models: Every name that requests may use.
         context_max: The largest of its models, tokens; 0 when the engine does not say.
+        kv_tokens: What its KV memory holds, of all requests together; 0 when it does not say.
+        parallelism: Parts of each layer, groups of layers, copies of all; 0 where unknown.
+        quantisations: Of its models, as far as known.
         age_s: Since birth.
         left_s: Until the allocation ends; None when it does not.
         ended_s: Since it went `DOWN` or `LEFT`; None while it lives.
@@ -43,6 +47,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     hardware: str
     gpus: int
     context_max: int
+    kv_tokens: int
+    parallelism: Parallelism
+    quantisations: tuple[str, ...]
     age_s: float
     left_s: float | None = None
     ended_s: float | None = None
@@ -69,6 +76,9 @@ def row(record: SessionRecord, now_ms: int) -> SessionRow:
         hardware=offer.hardware,
         gpus=offer.gpus,
         context_max=max((model.context_max for model in offer.models), default=0),
+        kv_tokens=offer.kv_tokens,
+        parallelism=offer.parallelism,
+        quantisations=tuple(sorted({one.quantisation for one in offer.models} - {""})),
         # Clocks of nodes differ: a birth in our future is an age of nothing.
         age_s=max(0, now_ms - claim.born_at_ms) / 1000,
         left_s=max(0.0, ends_at - now_ms / 1000) if 0 < ends_at < _TIMES_END_AT else None,

@@ -149,7 +149,11 @@ async def test_an_engine_that_loses_its_client_stops_computing(
 async def running_requests(http: aiohttp.ClientSession) -> int:
     async with http.get("/metrics") as answer:
         lines = (await answer.text()).splitlines()
-    names = ("vllm:num_requests_running", "llamacpp:requests_processing")
+    names = (
+        "vllm:num_requests_running",
+        "llamacpp:requests_processing",
+        "sglang:num_running_reqs{",
+    )
     (line,) = [line for line in lines if line.startswith(names)]
     return int(float(line.split()[-1]))
 

@@ -27,6 +27,7 @@ async def test_a_real_engine_is_read_asked_drained_and_left(
     assert (model.name, model.context_max, model.quantisation) == ("tiny", 2048, "q4_1")
     assert len(model.fingerprint) == 32
     assert serving.offer.engine == "llamacpp"
+    assert serving.offer.kv_tokens == 2048
     assert serving.offer.engine_version
     await supervisor.engine()
     asker = await ask(serving, stream=True, max_tokens=64, temperature=0)

@@ -26,7 +26,7 @@ from tests.integration.supervisor.test_engine_contract import (
     test_models_are_listed_under_the_name_that_was_given,
 )
 
-from opentela.core.record import Claim, Lifecycle
+from opentela.core.record import Claim, Lifecycle, Parallelism
 from opentela.supervisor import ports, proctree
 from opentela.testing.waiting import until
 from opentela.wire import frames
@@ -148,6 +148,8 @@ async def test_vllm_is_loaded_read_asked_cancelled_replaced_drained_and_left(
     assert (model.name, model.context_max) == ("tiny", 1024)
     assert len(model.fingerprint) == 32
     assert serving.offer.engine_version == "0.32.0"
+    assert serving.offer.kv_tokens > 0
+    assert serving.offer.parallelism == Parallelism(tensor=1, pipeline=1, data=1)
     _, page = await supervisor.page("/status", token="t0ken")
     assert page["engine"]["progress"], page["log"]
     pid, url = await supervisor.engine()

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.local.records import BORN_MS, record
 
 from opentela.core.errors import ConfigError
-from opentela.core.record import Lifecycle, claim_of
+from opentela.core.record import Lifecycle, ModelOffer, Parallelism, claim_of
 from opentela.local import rows
 
 HOUR_MS = 3_600_000
@@ -97,3 +97,22 @@ def test_a_session_is_named_by_the_end_of_its_id() -> None:
             rows.named([one, other], end)
     with pytest.raises(ConfigError, match="2 sessions"):
         rows.named([one, one], session)
+
+
+def test_what_an_engine_holds_and_how_it_uses_gpus_is_told() -> None:
+    """Zero where it does not say; each quantisation once."""
+    plain = rows.row(record(Lifecycle.SERVING, "m"), BORN_MS)
+    assert (plain.kv_tokens, plain.parallelism, plain.quantisations) == (0, Parallelism(), ())
+    before = record(Lifecycle.SERVING)
+    claim = claim_of(before)
+    offer = msgspec.structs.replace(
+        claim.offer,
+        models=tuple(ModelOffer(name=name, quantisation="fp8") for name in ("a", "b")),
+        kv_tokens=4096,
+        parallelism=Parallelism(tensor=2),
+    )
+    body = msgspec.msgpack.encode(msgspec.structs.replace(claim, offer=offer))
+    signed = msgspec.structs.replace(before.signed, body=body)
+    told = rows.row(msgspec.structs.replace(before, signed=signed), BORN_MS)
+    assert (told.kv_tokens, told.quantisations) == (4096, ("fp8",))
+    assert b'"parallelism":{"tensor":2,"pipeline":0,"data":0}' in msgspec.json.encode(told)

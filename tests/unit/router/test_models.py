@@ -5,7 +5,7 @@ import json
 import msgspec
 from tests.unit.router.parts import candidate
 
-from opentela.core.record import ModelOffer
+from opentela.core.record import ModelOffer, Offer
 from opentela.router import models
 from opentela.router.directory import Candidate, Pool
 
@@ -41,6 +41,7 @@ def test_an_entry_joins_what_its_sessions_say() -> None:
                     "providers": ["cscs", "epfl"],
                     "aliases": ["m"],
                     "context_max": 4096,
+                    "kv_tokens": 0,
                     "quantisations": ["fp8"],
                     "fingerprints": [],
                     "tiers": [],
@@ -56,6 +57,14 @@ def test_a_single_provider_owns_the_model() -> None:
     assert entry.owned_by == "cscs"
     assert entry.max_model_len is None
     assert entry.otela.context_max == 0
+
+
+def test_the_kv_memories_of_all_sessions_count_together() -> None:
+    """As far as their engines tell."""
+    one, other = candidate("a"), candidate("b")
+    told = msgspec.structs.replace(one, terms=Offer(kv_tokens=4096))
+    pool = Pool((told, other, msgspec.structs.replace(told)))
+    assert models.described("m", pool).otela.kv_tokens == 8192
 
 
 def test_no_models_is_an_empty_list() -> None:

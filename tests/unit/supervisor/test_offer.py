@@ -2,7 +2,7 @@
 
 import msgspec
 
-from opentela.core.record import CLAIM_BYTES_MAX, ModelOffer, Offer
+from opentela.core.record import CLAIM_BYTES_MAX, ModelOffer, Offer, Parallelism
 from opentela.supervisor.engines.base import EngineOffer
 from opentela.supervisor.offer import Terms, composed, left_out, promised
 
@@ -38,6 +38,13 @@ def test_a_serving_engine_is_taken_at_its_word() -> None:
     assert offer.models == (model,)
     assert (offer.engine, offer.engine_version) == ("vllm", "1.2")
     assert (offer.hardware, offer.labels, offer.walltime_ends_at) == ("cpu", {"tier": "a"}, 9.0)
+
+
+def test_what_its_memory_holds_and_how_it_uses_gpus_is_offered() -> None:
+    """For those who place models and choose among sessions."""
+    told = engine()._replace(kv_tokens=4096, parallelism=Parallelism(tensor=2))
+    offer = composed(TERMS, told)
+    assert (offer.kv_tokens, offer.parallelism) == (4096, Parallelism(tensor=2))
 
 
 def test_an_engine_that_does_not_say_what_it_is_keeps_what_was_assumed() -> None:

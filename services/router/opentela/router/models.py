@@ -17,6 +17,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         providers: Whose they are.
         aliases: Further names that requests may use.
         context_max: Tokens that every session takes; 0 when none says.
+        kv_tokens: What the KV memories of all of them hold, as far as they say.
         quantisations, fingerprints, tiers: All that occur.
     """
 
@@ -25,6 +26,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[str, ...]
     aliases: tuple[str, ...]
     context_max: int
+    kv_tokens: int
     quantisations: tuple[str, ...]
     fingerprints: tuple[str, ...]
     tiers: tuple[str, ...]
@@ -74,6 +76,7 @@ def described(name: str, pool: Pool) -> Model:
             providers=providers,
             aliases=_distinct(alias for offer in offers for alias in offer.aliases),
             context_max=context_max,
+            kv_tokens=sum(one.terms.kv_tokens for one in candidates),
             quantisations=_distinct(o.quantisation for o in offers if o.quantisation),
             fingerprints=_distinct(one.fingerprint for one in candidates if one.fingerprint),
             tiers=_distinct(tier for one in candidates if (tier := one.terms.labels.get("tier"))),

@@ -1,6 +1,7 @@
 """Questions to the engine over HTTP: does it live, what does it serve, how busy is it?"""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 import aiohttp
@@ -49,9 +50,11 @@ class EngineClient:
         address: str,
         key: str,
         probe_timeout_s: float,
+        argv: Sequence[str] = (),
     ) -> None:
         self.adapter = adapter
         self.launch = launch
+        self._argv = argv
         self._probe_timeout_s = probe_timeout_s
         self._health_path = HEALTH_PATH
         # trust_env stays off: no proxy stands between us and our own engine.
@@ -89,11 +92,11 @@ class EngineClient:
         """Return what it serves, or why that could not be read."""
         try:
             async with asyncio.timeout(READ_WITHIN_S):
-                documents = {MODELS_PATH: await self._json(MODELS_PATH)}
+                documents: dict[str, Any] = {MODELS_PATH: await self._json(MODELS_PATH)}
                 self.adapter = recognised(documents, self.adapter)
                 for path in self.adapter.offer_paths:
-                    documents[path] = await self._json_if_any(path)
-            return OfferRead(self.launch, self.adapter.read_offer(documents))
+                    documents[path] = await self._read_if_any(path)
+            return OfferRead(self.launch, self.adapter.read_offer(documents, self._argv))
         except TimeoutError:
             return OfferUnread(self.launch, f"{MODELS_PATH} was not answered")
         except EngineError as error:
@@ -110,9 +113,12 @@ class EngineClient:
             return None
         return self.adapter.read_load(body.decode(errors="replace")) if status == _OK else None
 
-    async def _json_if_any(self, path: str) -> Any:
+    async def _read_if_any(self, path: str) -> Any:
         try:
-            return await self._json(path)
+            if path != METRICS_PATH:
+                return await self._json(path)
+            status, body = await self._get(path)
+            return body.decode(errors="replace") if status == _OK else None
         except EngineError:
             return None
 

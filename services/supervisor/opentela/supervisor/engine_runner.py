@@ -170,6 +170,7 @@ class EngineRunner:
             address=address.shown,
             key=key,
             probe_timeout_s=self._config.watch.probe_timeout_s,
+            argv=self._argv,
         ) as client:
             if await process.spawn(command.with_port(self._argv, port), environ):
                 self._client = client

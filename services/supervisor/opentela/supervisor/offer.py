@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from opentela.core.record import ModelOffer, Offer
+from opentela.core.record import Door, ModelOffer, Offer
 from opentela.supervisor.engines.base import EngineOffer
 
 MODELS_BYTES_MAX: Final = 24 * 1024
@@ -28,6 +28,7 @@ class Terms(NamedTuple):
     hardware: str = ""
     gpus: int = 0
     walltime_ends_at: float = 0.0
+    door: Door | None = None
 
 
 def promised(terms: Terms) -> Offer:
@@ -37,7 +38,10 @@ def promised(terms: Terms) -> Offer:
 
 def composed(terms: Terms, engine: EngineOffer) -> Offer:
     """Return what is offered once the engine was read."""
-    return _offer(terms, engine.models, engine.engine or terms.engine, engine.version)
+    offer = _offer(terms, engine.models, engine.engine or terms.engine, engine.version)
+    return msgspec.structs.replace(
+        offer, kv_tokens=engine.kv_tokens, parallelism=engine.parallelism
+    )
 
 
 def left_out(offered: Offer, engine: EngineOffer) -> tuple[str, ...]:
@@ -55,6 +59,7 @@ def _offer(terms: Terms, models: tuple[ModelOffer, ...], engine: str, engine_ver
         gpus=terms.gpus,
         walltime_ends_at=terms.walltime_ends_at,
         labels=dict(terms.labels),
+        door=terms.door,
     )
 
 

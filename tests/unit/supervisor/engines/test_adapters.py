@@ -232,3 +232,79 @@ def test_each_adapter_has_a_name_of_its_own() -> None:
     """The last one takes any command, and none takes no command."""
     assert len({adapter.name for adapter in ADAPTERS}) == len(ADAPTERS)
     assert not any(adapter.is_started_by([]) for adapter in ADAPTERS)
+
+
+SGLANG_INFO = {
+    "version": "0.5.23",
+    "model_path": "/w",
+    "quantization": None,
+    "tp_size": 2,
+    "pp_size": 1,
+    "dp_size": 4,
+    "max_total_num_tokens": 4096,
+    "internal_states": [{"memory_usage": {"token_capacity": 4096}}],
+}
+SGLANG_METRICS = """\
+sglang:realtime_tokens_total{engine_type="unified",mode="prefill_compute",tp_rank="0"} 24.0
+sglang:realtime_tokens_total{engine_type="unified",mode="decode",tp_rank="0"} 7.0
+sglang:num_running_reqs{engine_type="unified",model_name="tiny",tp_rank="0"} 2.0
+sglang:num_queue_reqs{engine_type="unified",model_name="tiny",tp_rank="0"} 1.0
+sglang:token_usage{engine_type="unified",model_name="tiny",tp_rank="0"} 0.25
+sglang:full_token_usage{engine_type="unified",model_name="tiny",tp_rank="0"} 0.9
+sglang:generation_tokens_total{is_streaming="false",model_name="tiny"} 8.0
+"""
+VLLM_CACHE = """\
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blocks="512"} 1.0
+vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="1",num_gpu_blocks="512"} 1.0
+"""
+
+
+def capacity(kind: str, documents: dict[str, Any], *argv: str) -> tuple[int, int, int, int]:
+    """Return tokens of KV memory, and the parts of layers, groups of them, and copies."""
+    offer = adapter_for(kind, []).read_offer({"/v1/models": {"data": []}, **documents}, argv)
+    told = offer.parallelism
+    return offer.kv_tokens, told.tensor, told.pipeline, told.data
+
+
+def test_sglang_tells_its_kv_memory_and_how_it_uses_gpus() -> None:
+    """Each copy has a memory of its own."""
+    assert capacity("sglang", {"/server_info": SGLANG_INFO}) == (16_384, 2, 1, 4)
+    assert capacity("sglang", {}) == (0, 0, 0, 0)
+    nonsense = {"max_total_num_tokens": "many", "tp_size": -1, "dp_size": True}
+    assert capacity("sglang", {"/server_info": nonsense}) == (0, 0, 0, 0)
+
+
+def test_sglangs_work_is_seen_while_a_request_runs() -> None:
+    """What it counts at a request's end alone would make a long answer look like a hang."""
+    assert adapter_for("sglang", []).read_load(SGLANG_METRICS) == EngineLoad(
+        running=2, waiting=1, kv_used=0.25, tokens=39.0
+    )
+
+
+def test_vllm_tells_its_kv_memory_and_its_command_how_it_uses_gpus() -> None:
+    """One memory for each of its engines; where a script hides the command, nobody knows."""
+    metrics = {"/metrics": VLLM_CACHE}
+    served = ("vllm", "serve", "m")
+    assert capacity("vllm", metrics, *served) == (16_384, 1, 1, 1)
+    options = ("-tp", "2", "--pipeline-parallel-size=3", "--data-parallel-size", "2")
+    assert capacity("vllm", metrics, *served, *options) == (16_384, 2, 3, 2)
+    assert capacity("vllm", metrics, "./serve.sh") == (16_384, 0, 0, 0)
+    unset = {"/metrics": VLLM_CACHE.replace("512", "None")}
+    assert capacity("vllm", unset, *served, "-tp", "auto") == (0, 0, 1, 1)
+    assert capacity("vllm", {"/metrics": None}, *served) == (0, 1, 1, 1)
+
+
+def test_llama_cpp_tells_what_its_slots_hold() -> None:
+    """Together, if each has its own; slots that share one memory hold that."""
+    props = {"/props": {"default_generation_settings": {"n_ctx": 2048}, "total_slots": 4}}
+    server = ("llama-server", "-m", "x")
+    assert capacity("llamacpp", props, *server)[0] == 2048
+    assert capacity("llamacpp", props, *server, "--parallel", "4")[0] == 8192
+    assert capacity("llamacpp", props, *server, "-np", "4", "-kvu")[0] == 2048
+    assert capacity("llamacpp", {"/props": {"total_slots": 4}}, *server)[0] == 0
+
+
+def test_any_other_engine_tells_nothing_of_its_memory() -> None:
+    """Zero is unknown."""
+    assert capacity("openai", {}) == (0, 0, 0, 0)

@@ -8,13 +8,15 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from opentela.core.errors import EngineError
-from opentela.core.record import ModelOffer
+from opentela.core.record import ModelOffer, Parallelism
 
 HEALTH_PATH: Final = "/health"
 MODELS_PATH: Final = "/v1/models"
 METRICS_PATH: Final = "/metrics"
 NAME_BYTES_MAX: Final = 512
 """A model name or version longer than this is no name."""
+COUNT_MAX: Final = 2**53
+"""A number above this is no count; every reader of JSON knows those below exactly."""
 
 _OUR_READS: Final = tuple(path.encode() for path in (HEALTH_PATH, MODELS_PATH, METRICS_PATH))
 _PERCENT: Final = re.compile(r"(?<![\d.])(\d{1,3})(?:\.\d+)?\s?%")
@@ -39,12 +41,16 @@ class EngineOffer(NamedTuple):
 
     Attributes:
         sources: One for each of the models, in their order; none when the engine says nothing.
+        kv_tokens: What its KV memory holds, of all requests together; 0 when it does not say.
+        parallelism: How it uses its GPUs.
     """
 
     engine: str
     models: tuple[ModelOffer, ...]
     version: str = ""
     sources: tuple[ModelSource, ...] = ()
+    kv_tokens: int = 0
+    parallelism: Parallelism = Parallelism()
 
 
 class EngineLoad(NamedTuple):
@@ -93,6 +99,7 @@ class EngineAdapter(Protocol):
         port_variables: Environment variables that set its port when its command does not.
         key_variable: Environment variable by which it takes an API key; empty when it takes none.
         offer_paths: What to read for the offer besides `MODELS_PATH`; a failure there is no harm.
+            `METRICS_PATH` among them is read as text, all others as JSON.
     """
 
     name: str
@@ -114,8 +121,12 @@ class EngineAdapter(Protocol):
     def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the words of *argv* behind the engine's own name; all when that is not there."""
 
-    def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
-        """Return the offer in the JSON documents that were read, by path.
+    def read_offer(self, documents: Mapping[str, Any], argv: Sequence[str] = ()) -> EngineOffer:
+        """Return the offer in the documents that were read, by path.
+
+        Args:
+            documents: JSON, or text of metrics.
+            argv: The engine's command, for what it does not tell.
 
         Raises:
             EngineError: The list of models is none.
@@ -161,6 +172,19 @@ def read_text(document: Any, key: str) -> str:
     """Return the text under *key* of a JSON object; empty when there is none."""
     value = document.get(key) if isinstance(document, dict) else None
     return value[:NAME_BYTES_MAX] if isinstance(value, str) else ""
+
+
+def read_count(document: Any, key: str) -> int:
+    """Return the whole number under *key* of a JSON object; 0 when there is none."""
+    value = document.get(key) if isinstance(document, dict) else None
+    return value if type(value) is int and 0 < value <= COUNT_MAX else 0
+
+
+def count(text: str, default: int = 0) -> int:
+    """Return the whole number that an option was given; *default* without, 0 for nonsense."""
+    if not text:
+        return default
+    return int(text) if text.isdecimal() and int(text) <= COUNT_MAX else 0
 
 
 def option(argv: Sequence[str], *names: str) -> str:

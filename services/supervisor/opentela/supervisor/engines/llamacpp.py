@@ -14,12 +14,14 @@ from opentela.supervisor.engines.base import (
     behind,
     option,
     program_names,
+    read_count,
     read_text,
 )
 from opentela.supervisor.engines.openai import OpenAi
 
 _PROPS: Final = "/props"
 _PROGRAMS: Final = frozenset({"llama-server", "opentela.testing.llama_engine"})
+_SHARING: Final = frozenset({"--kv-unified", "-kvu"})
 _STAGES: Final = ("loading model", "model loaded", "warming up", "initializing")
 
 
@@ -69,6 +71,15 @@ class LlamaCpp(OpenAi):
 
     def _version(self, documents: Mapping[str, Any]) -> str:
         return read_text(documents.get(_PROPS), "build_info")
+
+    def _kv_tokens(self, documents: Mapping[str, Any], argv: Sequence[str]) -> int:
+        props = documents.get(_PROPS)
+        settings = props.get("default_generation_settings") if isinstance(props, dict) else None
+        # A slot's own context; where the slots share one, which is so unless they are counted out,
+        # it is all that there is.
+        each = read_count(settings, "n_ctx")
+        is_shared = not option(argv, "--parallel", "-np") or not _SHARING.isdisjoint(argv)
+        return each if is_shared else each * max(1, read_count(props, "total_slots"))
 
     def _source(
         self, entry: ModelEntry, entries: Sequence[ModelEntry], documents: Mapping[str, Any]

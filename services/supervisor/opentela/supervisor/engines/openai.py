@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opentela.core.record import ModelOffer
+from opentela.core.record import ModelOffer, Parallelism
 from opentela.supervisor.engines.base import (
     EngineLoad,
     EngineOffer,
@@ -45,7 +45,7 @@ class OpenAi:
         """Return all words: which of them is the engine is not known."""
         return tuple(argv)
 
-    def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
+    def read_offer(self, documents: Mapping[str, Any], argv: Sequence[str] = ()) -> EngineOffer:
         """Return every model of the list."""
         entries = read_models(documents)
         return EngineOffer(
@@ -53,6 +53,8 @@ class OpenAi:
             tuple(self._model(entry) for entry in entries),
             self._version(documents),
             tuple(self._source(entry, entries, documents) for entry in entries),
+            self._kv_tokens(documents, argv),
+            self._parallelism(documents, argv),
         )
 
     def read_load(self, metrics: str) -> EngineLoad:
@@ -86,3 +88,9 @@ class OpenAi:
 
     def _version(self, _documents: Mapping[str, Any]) -> str:
         return ""
+
+    def _kv_tokens(self, _documents: Mapping[str, Any], _argv: Sequence[str]) -> int:
+        return 0
+
+    def _parallelism(self, _documents: Mapping[str, Any], _argv: Sequence[str]) -> Parallelism:
+        return Parallelism()

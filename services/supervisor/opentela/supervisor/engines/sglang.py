@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from opentela.core.record import Parallelism
 from opentela.supervisor.engines.base import (
     EngineOffer,
     MetricNames,
@@ -12,6 +13,7 @@ from opentela.supervisor.engines.base import (
     ModelSource,
     behind,
     option,
+    read_count,
     read_text,
 )
 from opentela.supervisor.engines.openai import OpenAi
@@ -42,7 +44,8 @@ class SgLang(OpenAi):
         running=("sglang:num_running_reqs",),
         waiting=("sglang:num_queue_reqs",),
         kv_used=("sglang:token_usage",),
-        tokens=("sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
+        # Tokens of a request are counted when it ends; those of each step at once.
+        tokens=("sglang:realtime_tokens_total", "sglang:generation_tokens_total"),
     )
 
     def is_started_by(self, argv: Sequence[str]) -> bool:
@@ -58,9 +61,9 @@ class SgLang(OpenAi):
         """Return the words behind its server module."""
         return behind(argv, modules=_MODULES)
 
-    def read_offer(self, documents: Mapping[str, Any]) -> EngineOffer:
+    def read_offer(self, documents: Mapping[str, Any], argv: Sequence[str] = ()) -> EngineOffer:
         """Return every model, with the quantisation that the server tells of."""
-        offer = super().read_offer(documents)
+        offer = super().read_offer(documents, argv)
         quantisation = read_text(_info(documents), "quantization")
         models = (
             msgspec.structs.replace(model, quantisation=quantisation) for model in offer.models
@@ -79,6 +82,20 @@ class SgLang(OpenAi):
 
     def _version(self, documents: Mapping[str, Any]) -> str:
         return read_text(_info(documents), "version")
+
+    def _kv_tokens(self, documents: Mapping[str, Any], _argv: Sequence[str]) -> int:
+        info = _info(documents)
+        each = read_count(info, "max_total_num_tokens")
+        # Of each copy: a request lies in one.
+        return each * max(1, read_count(info, "dp_size"))
+
+    def _parallelism(self, documents: Mapping[str, Any], _argv: Sequence[str]) -> Parallelism:
+        info = _info(documents)
+        return Parallelism(
+            tensor=read_count(info, "tp_size"),
+            pipeline=read_count(info, "pp_size"),
+            data=read_count(info, "dp_size"),
+        )
 
 
 def _info(documents: Mapping[str, Any]) -> Any:

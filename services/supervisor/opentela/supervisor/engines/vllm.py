@@ -1,12 +1,16 @@
 """vLLM."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from opentela.core.record import Parallelism
 from opentela.supervisor.engines.base import (
+    METRICS_PATH,
     LoadProgress,
     MetricNames,
     behind,
+    count,
     option,
     program_names,
     read_percent,
@@ -15,6 +19,8 @@ from opentela.supervisor.engines.base import (
 from opentela.supervisor.engines.openai import OpenAi
 
 _VERSION: Final = "/version"
+_CACHE_INFO: Final = "vllm:cache_config_info{"
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _MODULE: Final = "vllm.entrypoints."
 _STAGES: Final = (
     "Starting to load model",
@@ -36,7 +42,7 @@ class Vllm(OpenAi):
     name = "vllm"
     port = 8000
     key_variable = "VLLM_API_KEY"
-    offer_paths: tuple[str, ...] = (_VERSION,)
+    offer_paths: tuple[str, ...] = (_VERSION, METRICS_PATH)
     metrics = MetricNames(
         running=("vllm:num_requests_running",),
         waiting=("vllm:num_requests_waiting",),
@@ -72,6 +78,26 @@ class Vllm(OpenAi):
             return LoadProgress(line.strip(), share)
         stage = next((stage for stage in _STAGES if stage in line), "")
         return LoadProgress(line[line.index(stage) :].strip()) if stage else None
+
+    def _kv_tokens(self, documents: Mapping[str, Any], _argv: Sequence[str]) -> int:
+        metrics = documents.get(METRICS_PATH)
+        lines = metrics.splitlines() if isinstance(metrics, str) else ()
+        # One for each data-parallel engine.
+        caches = (dict(_LABEL.findall(line)) for line in lines if line.startswith(_CACHE_INFO))
+        return sum(
+            count(cache.get("num_gpu_blocks", "")) * count(cache.get("block_size", ""))
+            for cache in caches
+        )
+
+    def _parallelism(self, _documents: Mapping[str, Any], argv: Sequence[str]) -> Parallelism:
+        if not self.is_started_by(argv):
+            # A script hides it, and vLLM does not tell.
+            return Parallelism()
+        return Parallelism(
+            tensor=count(option(argv, "--tensor-parallel-size", "-tp"), 1),
+            pipeline=count(option(argv, "--pipeline-parallel-size", "-pp"), 1),
+            data=count(option(argv, "--data-parallel-size", "-dp"), 1),
+        )
 
     def _version(self, documents: Mapping[str, Any]) -> str:
         return read_text(documents.get(_VERSION), "version")
