@@ -108,6 +108,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     kv_tokens: int = 0
     parallelism: Parallelism = Parallelism()
 
+
 class Warrant(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What the mesh says of a provider's key; `core/warrant.py` checks it.
 
