@@ -76,11 +76,14 @@ integration: $(INSTALLED)  ## Only the tests on real NATS servers
 
 # An environment of its own: gigabytes, and another torch than anything here would want.
 ENGINES ?= build/vllm
+SGLANG ?= $(ENGINES)-sglang
 
 .PHONY: engines
-engines: $(INSTALLED)  ## The engines' contract on a real vLLM for CPUs; downloads 3 GB once
+engines: $(INSTALLED)  ## The engines' contract on real vLLM and SGLang for CPUs; downloads 5 GB once
 	@PYTHON=$(PYTHON) scripts/make_vllm.sh $(ENGINES)
-	@OTELA_TEST_VLLM=$(abspath $(ENGINES)) $(BIN)/pytest -q tests/integration/supervisor/test_vllm.py $(ARGS)
+	@PYTHON=$(PYTHON) scripts/make_sglang.sh $(SGLANG) $(ENGINES)
+	@OTELA_TEST_VLLM=$(abspath $(ENGINES)) OTELA_TEST_SGLANG=$(abspath $(SGLANG)) \
+	  $(BIN)/pytest -q $(addprefix tests/integration/supervisor/,test_vllm.py test_sglang.py) $(ARGS)
 
 # Environments of their own, each as its makers want it.
 CLIENTS ?= build/clients
@@ -97,6 +100,12 @@ e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces 
 .PHONY: kill-matrix
 kill-matrix: $(INSTALLED)  ## End, kill and freeze every part of a site; write docs/kill-matrix.md
 	@OTELA_KILL_MATRIX=docs/kill-matrix.md $(BIN)/pytest -q tests/e2e/test_kill_matrix.py $(ARGS)
+
+MINUTES ?= 10
+
+.PHONY: churn
+churn: $(INSTALLED)  ## 64 engines come and go under load: MINUTES=10; write docs/churn.md
+	@$(BIN)/python -m tests.e2e.churn --minutes $(MINUTES) --report docs/churn.md $(ARGS)
 
 .PHONY: slurm
 slurm: $(INSTALLED)  ## The tests of jobs, on a Slurm that they start (root)
