@@ -71,6 +71,34 @@ def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
     assert list(site.lives().values()) == [["JOINING", "SERVING", "DRAINING", "LEFT"]] * 2
 
 
+def test_a_job_that_is_prolonged_or_cut_short_is_followed(site: Site) -> None:
+    """Routers and the supervisor learn of it while the job runs, and it drains for the new end."""
+    look = ("--set", "walltime.look_s=1", "--set", "walltime.margin_s=5")
+    job = site.submit(*QUICK, *look, time="5m")
+    site.wait_for_sessions(1)
+
+    def left_s() -> float:
+        (one,) = site.seen_sessions()
+        return float(one["left_s"])
+
+    def limit(minutes: int) -> None:
+        change = ("scontrol", "update", f"jobid={job}", f"timelimit={minutes}")
+        site.cluster.run(*change, user="root")
+
+    assert 200 < left_s() <= 300
+    limit(30)
+    wait_until(lambda: 1700 < left_s() <= 1800, "the later end in the offer", within_s=15)
+    limit(1)
+    wait_until(lambda: left_s() <= 60, "the earlier end in the offer", within_s=15)
+    (session,) = site.lives()
+    site.wait_for_sessions(0, within_s=70)
+    site.wait_for_end(job)
+    assert site.lives()[session] == ["JOINING", "SERVING", "DRAINING", "LEFT"]
+    # It went by itself, and not by Slurm's hand.
+    site.cluster.wait_for_state(job, "COMPLETED")
+    assert len(site.told(job, "walltime_moved")) == 2
+
+
 @pytest.mark.timeout(300)  # a minute is the least that a job can last
 def test_a_service_outlasts_its_job(site: Site) -> None:
     """No answer is lost across the hand-over: whole ones succeed, streams do or say why not."""
