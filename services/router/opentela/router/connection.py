@@ -17,6 +17,7 @@ from opentela.router.gate import Gate
 from opentela.router.http1 import Framing
 from opentela.router.intake import Intake
 from opentela.router.reading import TOO_SLOW, Reading
+from opentela.telemetry.log import get_logger
 
 PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
@@ -24,6 +25,8 @@ OUT_BYTES_MAX: Final = 64 * 1024
 """Bytes of one loop turn that are gathered before the session must wait; asyncio's own mark."""
 LINGER_TIMES: Final = 6
 """A client that goes on sending what was refused is read for so many times `linger_s` at most."""
+
+log: Final = get_logger()
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """Linger on, for no time: closing sends a reset."""
@@ -86,6 +89,8 @@ class Connection(asyncio.Protocol):
         if intake.reading is None or intake.reading.has_head:
             self._since = now
         intake.feed(data)
+        if intake.reading is not None and not intake.reading.began_at:
+            intake.reading.began_at = now
         self._advance()
 
     def pause_writing(self) -> None:
@@ -97,19 +102,26 @@ class Connection(asyncio.Protocol):
         self._is_full = False
         if self._exchange is not None:
             self._exchange.resumed()
+        else:
+            self._advance()
 
     # Turns -------------------------------------------------------------------
+
+    @property
+    def _is_free(self) -> bool:
+        # Who asks and asks and takes no answer would fill the memory with them.
+        return self._answering is None and not self._is_full
 
     @property
     def _is_idle(self) -> bool:
         return self._answering is None and not self._intake.waiting
 
     def _advance(self) -> None:
-        """Take the next request, when no other is being answered."""
+        """Take the next request, when no other is being answered and answers are taken, too."""
         if self._is_advancing:
             return
         self._is_advancing = True
-        while self._answering is None and self._intake.waiting and not self._is_closed:
+        while self._is_free and self._intake.waiting and not self._is_closed:
             self._take(self._intake.waiting.popleft())
         self._is_advancing = False
         if self._is_closed or self._transport is None:
@@ -126,7 +138,7 @@ class Connection(asyncio.Protocol):
 
     def _pace_reading(self, transport: asyncio.Transport) -> None:
         # While reading is paused a client that leaves is noticed late: only for who pipelines.
-        pause = len(self._intake.waiting) >= PIPELINE_MAX
+        pause = len(self._intake.waiting) >= (1 if self._is_full else PIPELINE_MAX)
         if pause and not self._is_reading_paused:
             transport.pause_reading()
         elif self._is_reading_paused and not pause:
@@ -141,7 +153,12 @@ class Connection(asyncio.Protocol):
         reading.read_at = self._read_at
         exchange = Exchange(self._gate.desk, self, reading)
         self._exchange = exchange
-        exchange.begin()
+        try:
+            exchange.begin()
+        except Exception:
+            # As later: a bug on one request ends that request.
+            log.exception("exchange_crashed", request="", model="")
+            exchange.crash()
 
     def _hand_over(self, reading: Reading) -> None:
         """Give the connection to the pages, with this request as the last one on it."""
@@ -281,7 +298,10 @@ class Connection(asyncio.Protocol):
             if silent_s > config.keep_alive_s:
                 # Closing waits for who does not read the end of an answer, for ever.
                 (self.cut if unsent else self._close)()
-        elif silent_s > (config.body_s if self._intake.reading.has_head else config.head_s):
+        elif (
+            silent_s > (config.body_s if self._intake.reading.has_head else config.head_s)
+            or now - self._intake.reading.began_at > config.receive_s
+        ):
             self._refuse(TOO_SLOW)
 
     def _refuse(self, fault: Fault) -> None:

@@ -46,11 +46,13 @@ class Reading:
     Attributes:
         missing: Bytes of the body that did not come yet; None when only the parser knows.
         read_at: When the last bytes came.
+        began_at: When the first ones were read on; 0 while all came at once.
         alike: What the requests of one head have in common; None when nothing is known of it.
     """
 
     __slots__ = (
         "alike",
+        "began_at",
         "body_bytes_max",
         "expects",
         "has_head",
@@ -86,6 +88,7 @@ class Reading:
         self.parts: list[bytes] = []
         self.size = 0
         self.read_at = 0.0
+        self.began_at = 0.0
         self.alike: Alike | None = None
 
     @property
