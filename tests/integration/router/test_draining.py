@@ -13,7 +13,7 @@ from tests.unit.router.parts import session_of
 
 from opentela.core.errors import ConfigError
 from opentela.router import listening
-from opentela.router.config import ListenConfig
+from opentela.router.config import AttemptConfig, ListenConfig
 from opentela.testing.fake_link import EVENTS
 
 LONG_S = 30.0
@@ -76,19 +76,27 @@ async def test_a_stream_that_runs_ends_well_while_draining(bench: Bench) -> None
     await draining
 
 
-async def test_the_end_of_an_answer_is_waited_for(bench: Bench) -> None:
+async def test_the_end_of_an_answer_is_waited_for(make_bench: MakeBench) -> None:
     """A slow client has not got it when the engine is long done."""
-    size = 32 << 20
+    part, size = 64 << 10, 32 << 20
+    bench = await make_bench(
+        drain_idle_s=0, drain_s=LONG_S, attempts=AttemptConfig(held_bytes_max=2 * size)
+    )
     client = await bench.client()
     client.stop_reading()
     client.send(post())
     stream = (await bench.opened()).head()
-    stream.data(b"x" * size).end()
+    for _ in range(size // part):
+        stream.data(b"x" * part)
+    stream.end()
+    await bench.until(lambda: bench.front.desk.in_flight == 0)
     draining = asyncio.create_task(bench.front.drain())
     await bench.until(lambda: bench.front.gate.is_closing)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not draining.done()
     client.go_on_reading()
-    answer = await client.answer()
-    assert len(answer.body) == size
+    assert len((await client.answer()).body) == size
     await draining
 
 
