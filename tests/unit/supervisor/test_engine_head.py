@@ -128,6 +128,17 @@ def test_what_http_cannot_carry_is_refused(method: str, path: str, headers: Head
         head(headers, method=method, path=path)
 
 
+def test_a_requests_id_is_a_field_like_others() -> None:
+    """It passes, adds no line, and goes when `Connection` names it."""
+    others = (("a", "1"),)
+    assert b"\r\nx-request-id: r1\r\n" in head((*others, ("x-request-id", "r1")))
+    assert b"\r\nx-request-id: r2\r\n" in head((*others, ("x-request-id", "r2")))
+    with pytest.raises(WireError):
+        head((*others, ("x-request-id", "r\r\nb: 2")))
+    named = (("connection", "X-Request-Id"), ("x-request-id", "r1"))
+    assert b"x-request-id" not in head(named)
+
+
 def test_a_trace_can_add_no_line() -> None:
     """Nor anything else that the router sends."""
     with pytest.raises(WireError):

@@ -32,7 +32,11 @@ _DROPPED_FROM_REQUESTS: Final = HOP_BY_HOP | FRAMING | {"host", "expect", "trace
 _DROPPED_FROM_ANSWERS: Final = HOP_BY_HOP | FRAMING
 FIELDS_CACHED_MAX: Final = 256
 """Sets of fields whose bytes are remembered: clients send the same ones with every request."""
+NAMES_CACHED_MAX: Final = 1024
+"""Names of fields that are remembered; engines use the same few dozen."""
 _BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "DELETE"))
+_REQUEST_ID: Final = "x-request-id"
+"""Another one with every request; routers put it last."""
 _TOKEN_BREAKERS: Final = frozenset("\r\n\0 ")
 
 
@@ -59,7 +63,8 @@ def request_head(request: Open, *, host: str, api_key: str = "") -> bytes:
         lines.append(framing)
     if request.trace:
         lines.append(f"traceparent: {request.trace}")
-    return b"".join((_encoded(lines), _request_fields(request.headers, host, api_key), b"\r\n"))
+    fields = _fields_and_last(request.headers, host, api_key)
+    return b"".join((_encoded(lines), *fields, b"\r\n"))
 
 
 def is_chunked(request: Open) -> bool:
@@ -86,8 +91,9 @@ def answer_headers(fields: Iterable[tuple[bytes, bytes]]) -> AnswerFields:
     headers: list[tuple[str, str]] = []
     coding, connection, has_length = None, "", False
     for name, value in fields:
-        lowered, text = str(name, "latin-1").lower(), str(value, "latin-1").strip()
-        if lowered not in _DROPPED_FROM_ANSWERS:
+        lowered, passes = _answer_name(name)
+        text = str(value, "latin-1").strip()
+        if passes:
             headers.append((lowered, text))
         elif lowered == "content-length":
             has_length = True
@@ -99,6 +105,23 @@ def answer_headers(fields: Iterable[tuple[bytes, bytes]]) -> AnswerFields:
         named = {option.strip().lower() for option in connection.split(",")}
         headers = [header for header in headers if header[0] not in named]
     return AnswerFields(tuple(headers), coding, has_length)
+
+
+@lru_cache(maxsize=NAMES_CACHED_MAX)
+def _answer_name(name: bytes) -> tuple[str, bool]:
+    """Return a field's name in lower case, and whether it passes on."""
+    lowered = str(name, "latin-1").lower()
+    return lowered, lowered not in _DROPPED_FROM_ANSWERS
+
+
+def _fields_and_last(headers: Headers, host: str, api_key: str) -> tuple[bytes, ...]:
+    """Return the bytes of *headers*; those of all but the request's id are remembered."""
+    if not headers or headers[-1][0] != _REQUEST_ID:
+        return (_request_fields(headers, host, api_key),)
+    *others, (name, value) = headers
+    if any(one.lower() == "connection" for one, _ in others):
+        return (_request_fields(headers, host, api_key),)
+    return _request_fields(tuple(others), host, api_key), _encoded([f"{name}: {value}"])
 
 
 def _dropped(headers: Iterable[tuple[str, str]], always: frozenset[str]) -> frozenset[str]:
