@@ -17,6 +17,7 @@ from opentela.router.config import AttemptConfig, EjectionConfig
 from opentela.router.directory import Candidate
 from opentela.router.policies.base import Call
 from opentela.router.policies.least_load import LeastLoad
+from opentela.router.policies.prefix_affinity import FREE
 from opentela.router.ports import Link
 from opentela.router.sse import StreamWatch
 from opentela.testing.fake_link import EVENTS, JSON, FakeStream, Sink
@@ -238,6 +239,36 @@ async def test_a_hung_engine_is_left_and_passed_over(make_bench: MakeBench) -> N
     for _ in range(6):
         assert (await client.ask(STREAM)).headers["x-otela-attempts"] == "1"
     assert [stream.path.session for stream in bench.link.streams].count(hung) == 1
+
+
+@pytest.mark.parametrize("policy", ["least_load", "hardware_weighted", "prefix_affinity"])
+async def test_a_hung_engine_slows_nobody_elses_requests(
+    make_bench: MakeBench, policy: str
+) -> None:
+    """Long before its time-outs tell: what it has under way keeps others away from it."""
+    bench = await make_bench(policy=policy)
+    hung: list[FakeStream] = []
+
+    def script(stream: FakeStream) -> None:
+        if not hung or stream.path == hung[0].path:
+            hung.append(stream.ack())
+        else:
+            stream.answer(ANSWER)
+
+    bench.link.script = script
+    waiting = [await bench.client() for _ in range(FREE)]
+    for client in waiting:
+        client.send(post())
+        await bench.until(lambda: all(one.ended or one in hung for one in bench.link.streams))
+    client = await bench.client()
+    answers = [await client.ask(post()) for _ in range(30)]
+    assert {(answer.status, answer.headers["x-otela-attempts"]) for answer in answers} == {
+        (200, "1")
+    }
+    assert len(hung) <= FREE
+    for stream in hung:
+        stream.answer(ANSWER)
+    assert [(await client.answer()).status for client in waiting] == [200] * FREE
 
 
 async def test_an_ejected_session_gets_one_trial(make_bench: MakeBench) -> None:

@@ -298,6 +298,8 @@ async def test_an_adapter_is_routed_only_to_who_holds_it(bench: Bench) -> None:
     for _ in range(3):
         answer = await client.ask(post(b'{"model":"lora"}'))
         assert answer.headers["x-otela-session"] == session_of(7)
+    listed = (await client.ask(get("/v1/models"))).json["data"]
+    assert {one["id"]: one["otela"]["sessions"] for one in listed} == {"lora": 1, "m": 4}
 
 
 async def test_a_large_body_reaches_the_session(make_bench: MakeBench) -> None:

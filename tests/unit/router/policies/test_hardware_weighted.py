@@ -24,11 +24,27 @@ def test_one_candidate_needs_no_draw() -> None:
 
 def test_draws_are_in_proportion_to_speed() -> None:
     """The first slow one begins behind four fast ones of 3350 among eight."""
-    assert HardwareWeighted(Dice(0.0, 0.0)).pick(CALL, ALL) is FAST[0]
-    edge = 4 * 3350 / (4 * 3650)
-    assert HardwareWeighted(Dice(edge - 1e-6, edge - 1e-6)).pick(CALL, ALL) is FAST[3]
-    assert HardwareWeighted(Dice(edge + 1e-6, edge + 1e-6)).pick(CALL, ALL) is SLOW[0]
-    assert HardwareWeighted(Dice(1 - 1e-16, 1 - 1e-16)).pick(CALL, ALL) is SLOW[3]
+    edge, rest = 4 * 3350 / (4 * 3650), 3 * 3350 / (4 * 3650 - 3350)
+    for draws, numbers in {
+        (0.0, 0.0): (0, 1),
+        (edge - 1e-6, 0.0): (3, 0),
+        (edge - 1e-6, rest - 1e-6): (3, 2),
+        (edge - 1e-6, rest + 1e-6): (3, 4),
+        (edge + 1e-6, 0.0): (4, 0),
+        (1 - 1e-16, 1 - 1e-16): (7, 6),
+    }.items():
+        policy = HardwareWeighted(Dice(*draws))
+        assert policy._draw_two(policy._shares_of("m", ALL)) == numbers
+
+
+def test_two_different_ones_are_drawn() -> None:
+    """Each pair as often as their speeds would have it."""
+    policy = HardwareWeighted(random.Random(1))
+    shares = policy._shares_of("m", ALL)
+    pairs = [policy._draw_two(shares) for _ in range(20_000)]
+    assert all(first != second for first, second in pairs)
+    both_fast = sum(first < 4 and second < 4 for first, second in pairs) / len(pairs)
+    assert both_fast == pytest.approx(3350 / 3650 * 3 * 3350 / (4 * 3650 - 3350), abs=0.01)
 
 
 def test_of_two_the_one_that_is_done_sooner_wins() -> None:

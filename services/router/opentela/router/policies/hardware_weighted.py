@@ -50,7 +50,7 @@ class HardwareWeighted:
         if len(candidates) == 1:
             return candidates[0]
         shares = self._shares_of(call.model, candidates)
-        first, second = self._draw(shares), self._draw(shares)
+        first, second = self._draw_two(shares)
         one, other = candidates[first], candidates[second]
         waits_one = (self._in_flight.of(one.session) + 1) / shares.speeds[first]
         waits_other = (self._in_flight.of(other.session) + 1) / shares.speeds[second]
@@ -65,10 +65,17 @@ class HardwareWeighted:
         self._in_flight.ended(chosen.session)
         self._speeds.learn(call.model, chosen, observed)
 
-    def _draw(self, shares: _Shares) -> int:
-        sums = shares.sums
+    def _draw_two(self, shares: _Shares) -> tuple[int, int]:
+        """Return two different numbers: with one twice, a session that hangs would be picked."""
+        sums, speeds = shares.sums, shares.speeds
+        last = len(sums) - 1
         # A sum that rounding made a little smaller than a draw must not lead beyond the last.
-        return min(bisect_right(sums, self._rng.random() * sums[-1]), len(sums) - 1)
+        first = min(bisect_right(sums, self._rng.random() * sums[-1]), last)
+        drawn = self._rng.random() * (sums[-1] - speeds[first])
+        if drawn >= sums[first] - speeds[first]:
+            drawn += speeds[first]
+        second = min(bisect_right(sums, drawn), last)
+        return first, second if second != first else (first + 1) % (last + 1)
 
     def _shares_of(self, model: str, candidates: Sequence[Candidate]) -> _Shares:
         shares, lessons = self._shares.get(model), self._speeds.lessons
