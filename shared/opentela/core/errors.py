@@ -17,7 +17,10 @@ The command line prints a `UsageError`, `UnavailableError` or `EngineError` as o
 with its `exit_code`. Anything else is a bug and keeps its traceback.
 """
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+_NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 
 
 class OtelaError(Exception):
@@ -82,3 +85,9 @@ class EngineError(OtelaError):
 
 class IllegalTransitionError(OtelaError):
     """A life moved against its table."""
+
+
+def in_words(error: Exception) -> str:
+    """Return what *error* says to people: the system's words without its number."""
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or _NUMBER.sub("", str(error)) or type(error).__name__

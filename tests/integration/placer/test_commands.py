@@ -105,7 +105,12 @@ def test_a_trace_is_replayed_into_a_page(tmp_path: Path) -> None:
     ended = otela(*arguments)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
-    assert {run["way"] for run in told["runs"]} == {"static", "memory-proportional", "dynamic"}
+    assert {run["way"] for run in told["runs"]} == {
+        "static",
+        "memory-proportional",
+        "dynamic",
+        "dynamic-kept",
+    }
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     assert "data:image/png" in (tmp_path / "index.html").read_text()
     assert json.loads(otela(*arguments).stdout) == told
@@ -121,6 +126,9 @@ def test_a_trace_is_replayed_into_a_page(tmp_path: Path) -> None:
             "--sizes x",
         ),
         (("plan", "rates.csv", "--inventory", "inventory.toml"), "rates.csv is no TOML"),
+        (("plan", "none.toml"), "none.toml cannot be read: No such file or directory; give"),
+        (("plan", "demand.toml"), "no --inventory: which GPUs there are; give --inventory FILE"),
+        (("simulate", "none.json", "--gpu", "x"), "none.json cannot be read: No such file"),
     ],
 )
 def test_wrong_input_is_one_line(arguments: tuple[str, ...], fault: str) -> None:
@@ -129,3 +137,13 @@ def test_wrong_input_is_one_line(arguments: tuple[str, ...], fault: str) -> None
     assert ended.returncode == 2
     assert fault in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_no_name_is_cut_in_a_table(tmp_path: Path) -> None:
+    """Where it goes to a file it is as wide as it must be; half a name names nothing."""
+    name = "a-name-that-somebody-gave-to-a-model-which-was-tuned-for-the-law-of-some-country"
+    demand = (EXAMPLES / "demand.toml").read_text()
+    (tmp_path / "demand.toml").write_text(demand.replace("llama-70b-law", name))
+    ended = otela("plan", str(tmp_path / "demand.toml"), "--inventory", "inventory.toml")
+    assert ended.returncode == 0, ended.stderr
+    assert f" {name} " in ended.stdout

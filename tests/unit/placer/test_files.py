@@ -47,5 +47,19 @@ def test_a_wrong_field_is_named(tmp_path: Path, text: str, fault: str) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """And what it should be."""
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
         files.read(tmp_path / "none.toml", files.InventoryFile)
+
+
+def test_a_field_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
+    """At any depth; what is like no field leads to the documentation."""
+    path = tmp_path / "demand.toml"
+    for text, remedy in (
+        ("[[demand]]\nmodel = 'm'\nrate_rp = 1.0", "did you mean rate_rps?"),
+        ("[[demnd]]\nmodel = 'm'", "did you mean demand?"),
+        ("[[demand]]\nmodel = 'm'\nxyzzy = 1.0", "see the fields of [[demand]]"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            files.read(path, files.DemandFile)
+        assert raised.value.remedy.startswith(remedy)

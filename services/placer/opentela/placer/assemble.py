@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from opentela.core.errors import ConfigError
+from opentela.core.errors import ConfigError, in_words
 from opentela.placer import catalogue
 from opentela.placer.files import CapacityEntry, DemandEntry, DemandFile, InventoryFile
 from opentela.placer.headroom import with_headroom
@@ -116,7 +116,7 @@ def _model(entry: DemandEntry, read_json: ReadJson) -> Model:
         return catalogue.model_from_hf_config(read_json(entry.config), id=entry.model)
     except (OSError, json.JSONDecodeError) as error:
         raise ConfigError(
-            f"demand {entry.label}: config {entry.config} cannot be read: {error}",
+            f"demand {entry.label}: config {entry.config} cannot be read: {in_words(error)}",
             remedy="give a config.json of Hugging Face",
         ) from error
 

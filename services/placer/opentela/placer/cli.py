@@ -17,7 +17,7 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("demand", type=_FILE)
-@click.option("--inventory", required=True, type=_FILE, help="Pools of GPUs, and what runs now.")
+@click.option("--inventory", type=_FILE, help="Pools of GPUs, and what runs now. [required]")
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
@@ -63,7 +63,13 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 @click.option("--compare", is_flag=True, help="Judge simpler placements beside it.")
 @_json_option
 def plan(
-    *, demand: Path, inventory: Path, explain: bool, compare: bool, as_json: bool, **chosen: Any
+    *,
+    demand: Path,
+    inventory: Path | None,
+    explain: bool,
+    compare: bool,
+    as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Decide which models run where.
 

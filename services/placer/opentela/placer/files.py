@@ -1,15 +1,19 @@
 """The files that say what is asked and what there is: TOML, checked field by field."""
 
+import difflib
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from opentela.core.errors import ConfigError
+from opentela.core.errors import ConfigError, in_words
 
 Form = TypeVar("Form", bound=msgspec.Struct)
+_UNKNOWN: Final = re.compile(r"unknown field `([^`]+)`")
 
 Positive = Annotated[float, Meta(gt=0)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -178,7 +182,9 @@ def read(path: Path, form: type[Form]) -> Form:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", remedy="give a TOML file") from error
+        raise ConfigError(
+            f"{path} cannot be read: {in_words(error)}", remedy="give a TOML file"
+        ) from error
     try:
         raw: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -188,7 +194,35 @@ def read(path: Path, form: type[Form]) -> Form:
     except msgspec.ValidationError as error:
         fault, _, where = str(error).partition(" - at ")
         field = where.strip("`").removeprefix("$").removeprefix(".") or "the file"
-        raise ConfigError(f"{path}: {field}: {fault}", remedy=_remedy(form)) from error
+        remedy = _meant(fault, form) or _remedy(form)
+        raise ConfigError(f"{path}: {field}: {fault}", remedy=remedy) from error
+
+
+def _meant(fault: str, form: type[msgspec.Struct]) -> str:
+    """Return which field was meant by one that nobody knows; empty when none is near."""
+    unknown = _UNKNOWN.search(fault)
+    known = list(_names(msgspec.inspect.type_info(form))) if unknown else []
+    close = difflib.get_close_matches(unknown[1], known, n=1) if unknown else ()
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _names(kind: msgspec.inspect.Type) -> Iterator[str]:
+    """Yield the names of all fields in a form and in the tables within."""
+    match kind:
+        case msgspec.inspect.StructType(fields=fields):
+            for field in fields:
+                yield field.encode_name
+                yield from _names(field.type)
+        case (
+            msgspec.inspect.VarTupleType(item_type=inner)
+            | msgspec.inspect.DictType(value_type=inner)
+        ):
+            yield from _names(inner)
+        case msgspec.inspect.UnionType(types=kinds):
+            for one in kinds:
+                yield from _names(one)
+        case _:
+            pass
 
 
 def _remedy(form: type[msgspec.Struct]) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
+from opentela.core.errors import ConfigError
 from opentela.placer import files
 from opentela.placer.assemble import Assembled, assemble
 from opentela.placer.plan import (
@@ -24,6 +24,7 @@ from opentela.placer.plan import (
     plan,
 )
 from opentela.placer.problem import Counts, Group, InfeasibleError, Problem
+from opentela.placer.screen import screen
 from opentela.placer.solve.infeasible import reasons, unplaceable
 from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.result import Objective, Solved
@@ -40,7 +41,7 @@ class Made(NamedTuple):
 
 def planned(
     demand: Path,
-    inventory: Path,
+    inventory: Path | None,
     *,
     objective: str,
     solver: str,
@@ -57,8 +58,14 @@ def planned(
         InfeasibleError: What is asked cannot be had; the message says what of it and why.
     """
     aim = Objective(objective)
+    demands = files.read(demand, files.DemandFile)
+    if inventory is None:
+        raise ConfigError(
+            "no --inventory: which GPUs there are",
+            remedy="give --inventory FILE; docs/placement.md shows one",
+        )
     assembled = assemble(
-        files.read(demand, files.DemandFile),
+        demands,
         files.read(inventory, files.InventoryFile),
         aim,
         lambda name: _json(demand.parent / name),
@@ -103,7 +110,7 @@ def as_json(made: Made, *, explain: bool) -> bytes:
 
 def show(made: Made, *, explain: bool) -> None:
     """Print the plan for people."""
-    console = Console(highlight=False)
+    console = screen()
     console.print(_placement(made.plan))
     console.print(_worth(made.plan), soft_wrap=True)
     if made.plan.moves and made.problem.running:
@@ -119,9 +126,10 @@ def show(made: Made, *, explain: bool) -> None:
 def _placement(made: Plan) -> Table:
     table = Table(box=None, header_style="bold")
     for title in ("MODEL", "POOL", "SHAPE"):
-        table.add_column(title)
+        # On a narrow terminal a name goes on below: a half one names nothing.
+        table.add_column(title, overflow="fold")
     for title in ("REPLICAS", "GPUS", "CAN/s", "WANTED/s", "SERVED", "USD/h"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for model in made.models:
         rows = [group for group in made.groups if group.model == model.model]
         first = (f"{model.wanted_rps:.4g}", f"{model.served:.1%}")
@@ -157,7 +165,7 @@ def _moves(made: Plan) -> Table:
     table = Table(title="\nMoves", title_justify="left", box=None, header_style="bold")
     table.add_column("WAVE", justify="right")
     for title in ("MOVE", "MODEL", "POOL", "SHAPE"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     table.add_column("TAKES s", justify="right")
     for move in made.moves:
         group = move.group
@@ -171,7 +179,7 @@ def _moves(made: Plan) -> Table:
 def _comparison(rows: list[Compared]) -> Table:
     title = f"\nThe requests of {BATCH_S:.0f} s under one router (least load)"
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
-    table.add_column("PLACEMENT")
+    table.add_column("PLACEMENT", overflow="fold")
     for name in ("GPUS", "USD/h", "WORST", "DONE s", "MEAN s", "P99 s", "GPU-h"):
         table.add_column(name, justify="right")
     for row in rows:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from opentela.core.errors import UsageError
+from opentela.core.errors import UsageError, in_words
 from opentela.placer import catalogue, files
 from opentela.placer.problem import Pool
 from opentela.placer.replay.controller import Policy
@@ -29,6 +29,7 @@ from opentela.placer.replay.setting import setting
 from opentela.placer.replay.trace import Means, Trace, means, parsed
 from opentela.placer.report import plots
 from opentela.placer.report.page import Page
+from opentela.placer.screen import screen
 
 _DEFAULT: Final = files.ServedEntry(model="llama-3.1-8b")
 _LOAD_FACTORS: Final = (0.1, 0.3, 1.0, 3.0)
@@ -162,7 +163,9 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", remedy="give a text file") from error
+        raise UsageError(
+            f"{path} cannot be read: {in_words(error)}", remedy="give a text file"
+        ) from error
 
 
 def _pools(path: Path) -> list[Pool]:
@@ -202,7 +205,7 @@ def _cells(one: Run) -> tuple[str, ...]:
 
 def show(made: Replayed, page: Path) -> None:
     """Print the figures for people."""
-    console = Console(highlight=False)
+    console = screen()
     title = f"{made.judged} requests of {made.models} models in {made.hours:.1f} h"
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
     for place, name in enumerate(_HEADER):

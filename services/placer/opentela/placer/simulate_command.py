@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from opentela.core.errors import UsageError
+from opentela.core.errors import UsageError, in_words
 from opentela.placer import catalogue
 from opentela.placer.shapes import (
     DTYPE_BYTES,
@@ -125,7 +125,9 @@ def _model(name: str) -> Model:
     try:
         config = json.loads(Path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read: {error}", remedy="give a config.json") from error
+        raise UsageError(
+            f"{name} cannot be read: {in_words(error)}", remedy="give a config.json"
+        ) from error
     return catalogue.model_from_hf_config(config, id=Path(name).resolve().parent.name)
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from opentela.core.errors import in_words
 from opentela.core.record import ModelOffer
 from opentela.supervisor import fingerprint, weights
 from opentela.supervisor.engines.base import EngineAdapter, EngineOffer, ModelSource, option
@@ -79,7 +80,7 @@ class Fingerprints:
             fine = self._measured(source.adapter, words) if source.adapter else Measured()
             files = {word: weights.digest(Path(word)) for word in _files(words)}
         except OSError as error:
-            log.warning("fingerprint_unknown", model=asked.name, reason=str(error))
+            log.warning("fingerprint_unknown", model=asked.name, reason=in_words(error))
             return Measured()
         if source.adapter and not fine.digest:
             base = Measured()

@@ -31,10 +31,15 @@ _UNREACHABLE: Final = (
     "unable to establish controller machine",
     "slurmctld is not responding",
     "temporarily unable to accept job",
-    "failed to fetch config",
-    "could not establish a configuration source",
 )
 """What commands say when Slurm is away for a while, in small letters."""
+_UNCONFIGURED: Final = (
+    "failed to fetch config",
+    "could not establish a configuration source",
+    "unable to process configuration file",
+)
+"""What they say where there is no slurm.conf and none is handed out; a controller that hands them
+out may be away for a while, too."""
 _GONE: Final = (sbatch.UNKNOWN_JOB, sbatch.ALREADY_ENDED)
 """What commands say of a job that need not be ended any more."""
 _OURS: Final = ("SLURM_CONF", "SLURM_TIME_FORMAT")
@@ -98,6 +103,12 @@ class CommandLine:
         if said.status == 0 or any(words in said.errors for words in forgives):
             return said
         complaint = sbatch.complaint(said.errors)
+        if any(words in said.errors.lower() for words in _UNCONFIGURED):
+            raise SlurmUnavailableError(
+                f"{command[0]} finds no configuration of Slurm",
+                remedy="run this on a login node, set SLURM_CONF, or give --via rest"
+                " with --slurm-url; where it worked before, try again later",
+            )
         if any(words in said.errors.lower() for words in _UNREACHABLE):
             raise SlurmUnavailableError(f"{command[0]}: {complaint}", remedy="try again later")
         raise SlurmRefusedError(f"{command[0]}: {complaint}")

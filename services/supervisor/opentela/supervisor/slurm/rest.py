@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
-from opentela.core.errors import ConfigError, WireError
+from opentela.core.errors import ConfigError, WireError, in_words
 from opentela.supervisor.slurm import numbers, rest_words
 from opentela.supervisor.slurm.job import (
     WARNING,
@@ -138,7 +138,7 @@ class Rest:
             status, answer = await asyncio.to_thread(self._exchange, method, path, body)
         except (OSError, http.client.HTTPException) as error:
             raise SlurmUnavailableError(
-                f"slurmrestd at {self._url}: {str(error) or type(error).__name__}",
+                f"slurmrestd at {self._url}: {in_words(error)}",
                 remedy="try again later",
             ) from error
         if status == _UNAUTHORIZED:
