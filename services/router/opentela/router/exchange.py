@@ -66,7 +66,7 @@ class Exchange:
         self._client = client
         self._incoming = incoming
         self._began_at = desk.clock.now()
-        self._heading = _heading_of(incoming)
+        self._heading = incoming.heading
         self._call = Call("", self._heading.request or desk.rng.randbytes(_ID_BYTES).hex())
         self._attempts: Attempts | None = None
         self._leg: Leg | None = None
@@ -91,7 +91,9 @@ class Exchange:
         if desk.in_flight > desk.config.listen.requests_max:
             self._refuse(TOO_MANY)
             return
-        ask = read_wanted(incoming.method, incoming.target, incoming.headers, incoming.body)
+        ask = read_wanted(
+            incoming.method, incoming.target, incoming.headers, incoming.body, incoming.scan
+        )
         if isinstance(ask, Fault):
             self._refuse(ask)
             return
@@ -388,13 +390,3 @@ class Exchange:
             self._client.cut()
             return
         self.feed(_TICK)
-
-
-def _heading_of(incoming: Reading) -> headers.Heading:
-    """Return what the headers say: read once for all requests of one head."""
-    alike = incoming.alike
-    if alike is None:
-        return headers.read(incoming.headers)
-    if alike.heading is None:
-        alike.heading = headers.read(incoming.headers)
-    return alike.heading

@@ -6,6 +6,7 @@ from typing import Protocol
 import httptools
 
 from opentela.router import plain
+from opentela.router.body_scan import SCANNED_FROM, BodyScan
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault
 from opentela.router.paths import Paths
@@ -158,7 +159,15 @@ class Intake:
         elif room.held_bytes > room.config.bodies_bytes_max:
             self.refuse(NO_ROOM)
         else:
-            reading.parts.append(body)
+            self._keep(reading, body)
+
+    @staticmethod
+    def _keep(reading: Reading, body: bytes) -> None:
+        if not reading.parts and reading.length > SCANNED_FROM:
+            reading.scan = BodyScan()
+        if reading.scan is not None:
+            reading.scan.feed(body)
+        reading.parts.append(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; it gets its turn."""

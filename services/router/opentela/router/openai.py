@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from opentela.router.body_scan import BodyScan
 from opentela.router.fault import Fault, FaultKind
 
 MODEL_CHARS_MAX: Final = 256
@@ -19,9 +20,6 @@ NESTING_MAX: Final = 128
 
 _READ_KEYS: Final = ("model", "stream", "otela")
 _NOT_STREAMING: Final = frozenset({b"", b"false", b"null", b"0"})
-# Nobody escapes plain letters but to hide a key: the letters of the keys lie in these rows.
-_HIDDEN: Final = b"\\u00"
-_HIDDEN_LETTERS: Final = (b"\\u006", b"\\u007")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 
@@ -51,8 +49,13 @@ MISSING: Final = Fault(
 _decode: Final = msgspec.json.Decoder(_Body).decode
 
 
-def read_ask(body: bytes) -> Ask | Fault:
-    """Return what *body* asks for, or the 400 that names what is wrong with it."""
+def read_ask(body: bytes, scan: BodyScan | None = None) -> Ask | Fault:
+    """Return what *body* asks for, or the 400 that names what is wrong with it.
+
+    Args:
+        body: All of it.
+        scan: What was counted while it came, if it was.
+    """
     try:
         read = _decode(body)
     except msgspec.ValidationError as error:
@@ -61,7 +64,7 @@ def read_ask(body: bytes) -> Ask | Fault:
         return _bad(f"The body is not JSON: {error}.")
     except RecursionError:
         return _too_deep()
-    fault = _ill_named(read.model) or _ambiguous(body)
+    fault = _ill_named(read.model) or _ambiguous(body, scan or BodyScan(body))
     if fault:
         return fault
     assert read.model is not msgspec.UNSET
@@ -79,11 +82,11 @@ def _ill_named(model: str | msgspec.UnsetType) -> Fault | None:
     return None
 
 
-def _ambiguous(body: bytes) -> Fault | None:
+def _ambiguous(body: bytes, scan: BodyScan) -> Fault | None:
     # The count bounds the depth, and settles it for nearly every body.
-    if body.count(b"{") + body.count(b"[") > NESTING_MAX and _is_deep(body):
+    if scan.brackets > NESTING_MAX and _is_deep(body):
         return _too_deep()
-    return _repeated(body) if _may_repeat(body) else None
+    return _repeated(body) if _may_repeat(scan) else None
 
 
 def _misfit(complaint: str) -> Fault:
@@ -100,13 +103,8 @@ def _too_deep() -> Fault:
     return _bad(f"The body is nested deeper than {NESTING_MAX} levels.")
 
 
-def _may_repeat(body: bytes) -> bool:
-    return (
-        body.count(b'"model"') != 1
-        or body.count(b'"stream"') > 1
-        # Large bodies are read as few times as can be.
-        or (_HIDDEN in body and any(letters in body for letters in _HIDDEN_LETTERS))
-    )
+def _may_repeat(scan: BodyScan) -> bool:
+    return scan.models != 1 or scan.streams > 1 or scan.may_hide
 
 
 def _repeated(body: bytes) -> Fault | None:

@@ -4,6 +4,8 @@ from typing import Final
 
 import httptools
 
+from opentela.router import headers
+from opentela.router.body_scan import BodyScan
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.headers import Heading
@@ -47,6 +49,7 @@ class Reading:
         missing: Bytes of the body that did not come yet; None when only the parser knows.
         read_at: When the last bytes came.
         began_at: When the first ones were read on; 0 while all came at once.
+        scan: What was counted of a large body while it came; None of others.
         alike: What the requests of one head have in common; None when nothing is known of it.
     """
 
@@ -67,6 +70,7 @@ class Reading:
         "parts",
         "path",
         "read_at",
+        "scan",
         "size",
         "target",
     )
@@ -89,12 +93,15 @@ class Reading:
         self.size = 0
         self.read_at = 0.0
         self.began_at = 0.0
+        self.scan: BodyScan | None = None
         self.alike: Alike | None = None
 
     @property
     def body(self) -> bytes:
-        """The body so far."""
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        """The body so far; put together once."""
+        if len(self.parts) != 1:
+            self.parts = [b"".join(self.parts)]
+        return self.parts[0]
 
     def again(self, length: int) -> "Reading":
         """Return a request with the same head, but for a body of *length* bytes."""
@@ -105,6 +112,16 @@ class Reading:
         made.length = made.missing = length
         made.alike = self.alike = self.alike or Alike()
         return made
+
+    @property
+    def heading(self) -> Heading:
+        """What the headers say: read once for all requests of one head."""
+        alike = self.alike
+        if alike is None:
+            return headers.read(self.headers)
+        if alike.heading is None:
+            alike.heading = headers.read(self.headers)
+        return alike.heading
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Take a header in, its name in lower case."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
+from opentela.router.body_scan import BodyScan
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.forms import is_form, read_fields
 from opentela.router.openai import MISSING, MODEL_CHARS_MAX, Ask, read_ask
@@ -26,11 +27,15 @@ _STREAMING: Final = frozenset({"true", "1", "on", "yes"})
 
 
 def read_wanted(
-    method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    method: bytes,
+    target: bytes,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: bytes,
+    scan: BodyScan | None = None,
 ) -> Ask | Fault:
     """Return what a request asks for, its model empty when it names none and is of no POST."""
     if body.startswith(b"{"):
-        ask = read_ask(body)
+        ask = read_ask(body, scan)
         return ask if ask is not MISSING else _elsewhere(target, headers, MISSING)
     content_type = _value(headers, b"content-type")
     if is_form(content_type):

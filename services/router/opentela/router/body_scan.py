@@ -1,0 +1,53 @@
+"""What can be counted of a body while it comes.
+
+Reading a large body over and over once it is whole would stop the router for all others: fifty
+megabytes take 30 ms each time.
+"""
+
+from typing import Final
+
+SCANNED_FROM: Final = 256 * 1024
+"""Bytes of a body from which its parts are counted as they come; less is read in a moment."""
+
+_MODEL: Final = b'"model"'
+_STREAM: Final = b'"stream"'
+_ESCAPE: Final = b"\\u00"
+# Nobody escapes plain letters but to hide a key: the letters of the keys lie in these rows.
+_HIDING: Final = (b"\\u006", b"\\u007")
+
+
+class BodyScan:
+    """Counts over all parts so far.
+
+    Attributes:
+        brackets: That open an object or an array, within strings too.
+        models: How often `"model"` stands there.
+        streams: How often `"stream"` does.
+        may_hide: A letter of a key may be written as an escape.
+    """
+
+    __slots__ = ("_last", "brackets", "may_hide", "models", "streams")
+
+    def __init__(self, body: bytes = b"") -> None:
+        self.brackets = 0
+        self.models = 0
+        self.streams = 0
+        self.may_hide = False
+        self._last = b""
+        if body:
+            self.feed(body)
+
+    def feed(self, part: bytes) -> None:
+        """Take the next part in."""
+        self.brackets += part.count(b"{") + part.count(b"[")
+        self.models += part.count(_MODEL) + self._across(part, _MODEL)
+        self.streams += part.count(_STREAM) + self._across(part, _STREAM)
+        if not self.may_hide:
+            is_here = _ESCAPE in part and any(word in part for word in _HIDING)
+            self.may_hide = is_here or any(self._across(part, word) for word in _HIDING)
+        self._last = (self._last + part[-len(_STREAM) :])[-len(_STREAM) :]
+
+    def _across(self, part: bytes, word: bytes) -> int:
+        """Return how often *word* begins before *part* and ends in it."""
+        reach = len(word) - 1
+        return (self._last[-reach:] + part[:reach]).count(word)
