@@ -14,10 +14,10 @@ from opentela.placer.problem import Group, Pool
 from opentela.placer.replay.controller import Policy
 from opentela.placer.replay.fleet import Change, Known, Manner, life
 from opentela.placer.replay.outcome import times
-from opentela.placer.replay.run import Run, Way, at_equal_hours
+from opentela.placer.replay.run import Run, Setting, Way, at_equal_hours
 from opentela.placer.replay.run import run as place
 from opentela.placer.replay.setting import setting
-from opentela.placer.replay.trace import means, parsed
+from opentela.placer.replay.trace import means, parsed, together
 from opentela.placer.shapes import Requests, Slo
 
 EXAMPLES: Final = Path(__file__).parents[2] / "docs" / "examples" / "placement"
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Return speed, and dynamic placement against the others at equal GPU-hours."""
-    return [_speed(), *_placements(options)]
+    return [_speed(), *_placements(options), *_services(options)]
 
 
 def _speed() -> Figure:
@@ -63,19 +63,31 @@ def _placements(options: argparse.Namespace) -> list[Figure]:
     trace = parsed(
         options.trace.read_text(), "m", random.Random(1), scale=options.scale, lengths=lengths
     )
-    pools = [
-        Pool(name=gpu, gpu=gpu, nodes=options.nodes, gpus_per_node=8)
-        for gpu in ("h100-80g-sxm", "a100-80g-sxm")
-    ]
     served = files.read(EXAMPLES / "models.toml", files.ServedFile).model
-    made = setting(trace, pools, served, 0.5)
+    made = setting(trace, _pools(options.nodes), served, 0.5)
+    return _compared(made, "many models")
+
+
+def _services(options: argparse.Namespace) -> list[Figure]:
+    """Three services of production, for as long as their traces are."""
+    trace = together(
+        [
+            parsed((EXAMPLES / f"{name}.csv").read_text(), name, random.Random(1))
+            for name in ("conversation", "code", "mooncake")
+        ]
+    )
+    served = files.read(EXAMPLES / "services-models.toml", files.ServedFile).model
+    return _compared(setting(trace, _pools(options.nodes), served, 0.5), "three services")
+
+
+def _compared(made: Setting, name: str) -> list[Figure]:
     runs = [place(made, way, Policy(), size=size) for size in _SIZES for way in Way]
-    about = f"{len(made.models)} models, {len(made.future.requests)} requests judged"
+    about = f"{name}, {len(made.future.requests)} requests judged"
     return [
-        *(figure for one in runs for figure in _figures(one)),
+        *(figure for one in runs for figure in _figures(one, name)),
         *(
             Figure(
-                f"as promised at {one.gpu_hours:.0f} GPU-hours, dynamic ({about})",
+                f"as promised at {one.gpu_hours:.0f} GPU-hours, {one.way} ({about})",
                 100 * one.dynamic_slo,
                 "%",
                 f"> {100 * one.other_slo:.1f} ({one.against})",
@@ -87,11 +99,19 @@ def _placements(options: argparse.Namespace) -> list[Figure]:
     ]
 
 
-def _figures(one: Run) -> list[Figure]:
-    name = f"{one.way}, {one.gpus} GPUs"
+def _pools(nodes: int) -> list[Pool]:
+    return [
+        Pool(name=gpu, gpu=gpu, nodes=nodes, gpus_per_node=8)
+        for gpu in ("h100-80g-sxm", "a100-80g-sxm")
+    ]
+
+
+def _figures(one: Run, trace: str) -> list[Figure]:
+    name = f"{trace}, {one.way}, {one.gpus} GPUs"
     told = one.outcome
     return [
         Figure(f"{name}: as promised", 100 * told.slo_attained, "%"),
         Figure(f"{name}: P99", told.p99_s if np.isfinite(told.p99_s) else -1.0, "s (-1: never)"),
+        Figure(f"{name}: without any replica", 100 * told.unserved, "%"),
         Figure(f"{name}: held", told.gpu_hours, "GPU-hours"),
     ]

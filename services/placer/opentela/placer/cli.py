@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 OBJECTIVES: Final = ("max-min", "cost", "served", "slo", "latency")
-POLICIES: Final = ("static", "memory-proportional", "dynamic")
+POLICIES: Final = ("static", "memory-proportional", "dynamic", "dynamic-kept")
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -133,7 +133,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 
 
 @click.command()
-@click.argument("trace", type=_FILE)
+@click.argument("traces", metavar="TRACE...", type=_FILE, nargs=-1, required=True)
 @click.option("--inventory", required=True, type=_FILE, help="Pools of GPUs.")
 @click.option(
     "--models", type=_FILE, help="What the models of the trace are, and what is promised."
@@ -180,9 +180,17 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     "--cool-down",
     "cool_down_s",
     type=click.FloatRange(0.0),
-    default=1800.0,
+    default=1200.0,
     show_default=True,
-    help="Seconds that a replica is kept at least, and idle ones stay.",
+    help="Seconds that a replica is kept at least.",
+)
+@click.option(
+    "--keep",
+    "keep_s",
+    type=click.FloatRange(0.0),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a model which nobody asks for keeps a replica.",
 )
 @click.option(
     "--load-cost",
@@ -195,16 +203,19 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 @click.option("--sensitivity", is_flag=True, help="Also vary load cost and cool-down.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @_json_option
-def replay(*, trace: Path, inventory: Path, out: Path, as_json: bool, **asked: Any) -> None:
-    """Replay TRACE under static and dynamic placement.
+def replay(
+    *, traces: tuple[Path, ...], inventory: Path, out: Path, as_json: bool, **asked: Any
+) -> None:
+    """Replay traces under static and dynamic placement.
 
-    TRACE is CSV (arrival_s,in_tokens,out_tokens[,model]), CSV of rates
+    Several are replayed at once, each as the demand for models of its own.
+    A TRACE is CSV (arrival_s,in_tokens,out_tokens[,model]), CSV of rates
     (client,window_s,rate_rps,cv) or JSON lines (timestamp, input_length, output_length, hash_ids).
     Writes plots and one HTML page.
     """
     from opentela.placer import replay_command  # noqa: PLC0415
 
-    made = replay_command.replayed(trace, inventory, quiet=as_json, **asked)
+    made = replay_command.replayed(traces, inventory, quiet=as_json, **asked)
     page = replay_command.write(made, out)
     if as_json:
         sys.stdout.buffer.write(replay_command.as_json(made) + b"\n")

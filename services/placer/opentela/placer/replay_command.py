@@ -26,7 +26,7 @@ from opentela.placer.replay.run import (
     run,
 )
 from opentela.placer.replay.setting import setting
-from opentela.placer.replay.trace import Means, Trace, means, parsed
+from opentela.placer.replay.trace import Means, Trace, means, parsed, together
 from opentela.placer.report import plots
 from opentela.placer.report.page import Page
 from opentela.placer.screen import screen
@@ -58,7 +58,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replayed(
-    trace: Path,
+    traces: Sequence[Path],
     inventory: Path,
     *,
     models: Path | None,
@@ -69,22 +69,23 @@ def replayed(
     scale: float,
     epoch_s: float,
     cool_down_s: float,
+    keep_s: float,
     load_factor: float,
     sensitivity: bool,
     seed: int,
     quiet: bool,
 ) -> Replayed:
-    """Return what the trace comes to.
+    """Return what the traces come to.
 
     Raises:
         UsageError: A file cannot be read or says something wrong.
     """
     wanted_sizes = _sizes(sizes)
     lengths = means(_text(clients)) if clients else {}
-    read = _trace(trace, seed, scale, lengths)
+    read = together([_trace(trace, seed, scale, lengths) for trace in traces])
     served = files.read(models, files.ServedFile).model if models else (_DEFAULT,)
     made = setting(read, _pools(inventory), served, train)
-    policy = Policy(epoch_s=epoch_s, cool_down_s=cool_down_s)
+    policy = Policy(epoch_s=epoch_s, cool_down_s=cool_down_s, keep_s=keep_s)
     ways = [way for way in Way if way in policies]
     work: list[tuple[Way, float, Policy, float]] = [
         (way, size, policy, load_factor) for size, way in itertools.product(wanted_sizes, ways)
@@ -93,15 +94,15 @@ def replayed(
     if sensitivity:
         work += [(Way.DYNAMIC, middle, policy, factor) for factor in _LOAD_FACTORS]
         work += [
-            (Way.DYNAMIC, middle, Policy(epoch_s=epoch_s, cool_down_s=cool), load_factor)
+            (Way.DYNAMIC, middle, msgspec.structs.replace(policy, cool_down_s=cool), load_factor)
             for cool in _COOL_DOWNS_S
             if cool != cool_down_s
         ]
     runs = _all(made, work, quiet=quiet)
     main, rest = runs[: len(wanted_sizes) * len(ways)], runs[len(wanted_sizes) * len(ways) :]
-    others = [way for way in ways if way is not Way.DYNAMIC]
+    others = [way for way in ways if not way.is_dynamic]
     return Replayed(
-        trace=trace.name,
+        trace=", ".join(trace.name for trace in traces),
         models=len(made.models),
         requests=len(read.requests),
         judged=len(made.future.requests),
@@ -221,7 +222,7 @@ def show(made: Replayed, page: Path) -> None:
 def sentences(made: Replayed) -> list[str]:
     """Return what the figures say."""
     said = [
-        f"At {one.gpu_hours:.0f} GPU-hours dynamic serves {one.dynamic_slo:.1%} as promised,"
+        f"At {one.gpu_hours:.0f} GPU-hours {one.way} serves {one.dynamic_slo:.1%} as promised,"
         f" {one.against} {one.other_slo:.1%}."
         for one in made.equal_hours
     ]

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from tests.unit.placer.replay.small import POOLS, SERVED, small, trace
@@ -112,7 +113,13 @@ def _problem(nodes: int = 1) -> Problem:
 
 
 POLICY = Policy(
-    epoch_s=100.0, tick_s=10.0, cool_down_s=50.0, fast_s=20.0, slow_s=60.0, drain_s=10.0
+    epoch_s=100.0,
+    tick_s=10.0,
+    cool_down_s=50.0,
+    keep_s=50.0,
+    fast_s=20.0,
+    slow_s=60.0,
+    drain_s=10.0,
 )
 M, N, Q = (Group(name, "p", 1) for name in ("m", "n", "o"))
 
@@ -155,6 +162,20 @@ def test_a_plan_is_made_each_epoch_and_carried_out_in_order() -> None:
     assert {change.group for change in changes if change.replicas < 0} == {M, N}
     assert control.running() == {Q: 2}
     assert all(change.at_s >= 140.0 for change in changes if change.replicas > 0)
+
+
+def test_what_is_spare_stays_until_others_need_its_room() -> None:
+    """Then those give way first that were asked for longest ago."""
+    problem = _problem()
+    wants: dict[Group, int] = {M: 1}
+    policy = msgspec.structs.replace(POLICY, keeps_spare=True)
+    control = Controller(problem, policy, lambda _: dict(wants), {M: 1, N: 1}, 0.0)
+    idle = np.zeros(3)
+    assert [control.step(float(now), idle) for now in range(10, 110, 10)][-1] == []
+    assert control.running() == {M: 1, N: 1}
+    wants[M] = 2
+    moved = [control.step(float(now), idle) for now in range(110, 210, 10)][-1]
+    assert [(one.group, one.replicas) for one in moved] == [(N, -1), (M, 1)]
 
 
 def test_plans_know_what_was_asked_and_what_is_locked() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opentela.core.errors import UsageError
-from opentela.placer.replay.trace import BLOCK_TOKENS, Means, means, parsed
+from opentela.placer.replay.trace import BLOCK_TOKENS, Means, means, parsed, together
 
 CSV = "arrival_s,in_tokens,out_tokens\n5.0,100,10\n6.0,0,20\n4.0,7,3\n"
 RATES = "client,window_s,rate_rps,cv\na#1,0,2.0,1.0\na#1,600,0.0,1.0\nb#2,600,4.0,3.0\n"
@@ -90,3 +90,14 @@ def test_what_is_no_trace_is_told(text: str, fault: str) -> None:
     with pytest.raises(UsageError) as raised:
         parsed(text, "m", _rng())
     assert fault in str(raised.value)
+
+
+def test_several_traces_run_from_the_same_instant_on() -> None:
+    """Each begins at zero; a model that two name is one; requests are in order of arrival."""
+    one = parsed("arrival_s,in_tokens,out_tokens\n0,1,1\n5,2,1\n", "a", _rng())
+    other = parsed("arrival_s,in_tokens,out_tokens,model\n1,3,1,b\n6,4,1,a\n", "x", _rng())
+    both = together([one, other])
+    assert both.models == ("a", "b")
+    assert [both.models[index] for index in both.model] == ["a", "b", "a", "a"]
+    assert both.requests.in_tokens.tolist() == [1, 3, 2, 4]
+    assert both.requests.arrival_s.tolist() == [0.0, 0.0, 5.0, 5.0]

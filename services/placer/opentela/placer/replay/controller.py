@@ -35,8 +35,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         epoch_s: Between two plans. Shorter follows demand faster, and moves more.
         tick_s: Between two looks at what waits.
-        cool_down_s: A replica is kept for this long after it was started, and a model that nobody
-            asks for keeps one for as long. Longer avoids loading again, and holds GPUs.
+        cool_down_s: A replica is kept for this long after it was started. Longer avoids loading in
+            vain, and follows demand more slowly.
+        keep_s: A model that nobody asks for keeps a replica for this long. Longer avoids loading
+            again, and holds GPUs.
+        horizon_s: For which a plan is made: a replica that must be loaded first counts the less,
+            the more of this has passed by then.
+        keeps_spare: Replicas that no demand needs are stopped only where others need their GPUs,
+            and those of models that were asked for longest ago first.
         fast_s: Memory of the estimate that follows a rise.
         slow_s: In which the memory of a peak fades. Longer is ready for the next burst, and holds
             GPUs.
@@ -47,7 +53,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     epoch_s: float = 300.0
     tick_s: float = 10.0
-    cool_down_s: float = 1800.0
+    cool_down_s: float = 1200.0
+    keep_s: float = 300.0
+    horizon_s: float = 1200.0
+    keeps_spare: bool = False
     fast_s: float = 60.0
     slow_s: float = 3600.0
     drain_s: float = 30.0
@@ -131,10 +140,12 @@ class Controller:
             demands=tuple(self._demand(now, i) for i in range(len(self._models))),
             running=running,
             locked=self._locked(now),
-            horizon_s=2 * self.policy.epoch_s,
+            horizon_s=self.policy.horizon_s,
             drain_s=self.policy.drain_s,
         )
         target = self._place(problem)
+        if self.policy.keeps_spare:
+            target = self._with_spare(target)
         changes: list[Change] = []
         late = 0.0
         for move in moves(problem, target):
@@ -147,11 +158,24 @@ class Controller:
                 changes.append(self._start(now, move.group, move.count, waits))
         return changes
 
+    def _with_spare(self, target: Counts) -> dict[Group, int]:
+        """Return *target* and as much of what runs beside it as finds room."""
+        kept = dict(target)
+        rooms = filled(self.problem, kept)
+        running = self.running()
+        for group in sorted(running, key=lambda one: (-self._asked_s[self._index[one.model]], one)):
+            for _ in range(running[group] - kept.get(group, 0)):
+                if not rooms[group.pool].fits(group):
+                    break
+                rooms[group.pool].add(group)
+                kept[group] = kept.get(group, 0) + 1
+        return kept
+
     def _demand(self, now: float, index: int) -> Demand:
         demand = self.problem.demands[index]
         rate = float(max(self.fast[index], self.slow[index]))
         waiting = float(self.backlog[index]) / self.policy.epoch_s
-        asked = now - float(self._asked_s[index]) <= self.policy.cool_down_s
+        asked = now - float(self._asked_s[index]) <= self.policy.keep_s
         if not asked:
             # Nobody has asked for as long as it is kept: its GPUs are of more use elsewhere.
             return msgspec.structs.replace(demand, rate_rps=0.0)
@@ -203,7 +227,7 @@ class Controller:
             rate = self._options[group].capacity_rps
             needed = float(max(self.fast[index], self.slow[index]))
             for _ in range(count - locked.get(group, 0)):
-                quiet = now - self._asked_s[index] > self.policy.cool_down_s
+                quiet = now - self._asked_s[index] > self.policy.keep_s
                 if speed[index] - rate < needed and not quiet:
                     break
                 speed[index] -= rate

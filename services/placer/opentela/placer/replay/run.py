@@ -36,12 +36,20 @@ class Way(enum.StrEnum):
 
     `static`: solved once for what the past asked, then left alone.
     `memory-proportional`: likewise, by weights times requests.
-    `dynamic`: solved again and again for what was asked lately.
+    `dynamic`: solved again and again for what was asked lately; spare GPUs are given back.
+    `dynamic-kept`: begins as `static` does and uses every GPU; spare replicas stay until others
+    need their GPUs.
     """
 
     STATIC = "static"
     MEMORY = "memory-proportional"
     DYNAMIC = "dynamic"
+    KEPT = "dynamic-kept"
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether anything moves."""
+        return self in {Way.DYNAMIC, Way.KEPT}
 
 
 class Setting(NamedTuple):
@@ -98,8 +106,9 @@ def run(
     now = float(setting.future.requests.arrival_s[0])
     first = _first(setting, problem, way)
     changes = initial(first, now)
-    if way is Way.DYNAMIC:
-        changes += _controlled(setting, problem, policy, first, progress)
+    if way.is_dynamic:
+        asked = msgspec.structs.replace(policy, keeps_spare=way is Way.KEPT)
+        changes += _controlled(setting, problem, asked, first, progress)
     kinds = {pool.name: pool.gpu for pool in problem.pools}
     told = outcome(setting.future, setting.models, changes, kinds, setting.until_s)
     return Run(
@@ -143,18 +152,19 @@ def _problem(setting: Setting, policy: Policy, size: float, load_factor: float) 
 def _first(setting: Setting, problem: Problem, way: Way) -> dict[Group, int]:
     if way is Way.MEMORY:
         return memory_proportional(problem, setting.weights_bytes)
-    if way is Way.STATIC:
+    if way in {Way.STATIC, Way.KEPT}:
         # Every GPU is used: what is spare makes answers quicker and bursts harmless.
-        return _spread(problem, solve(problem, Objective.MAX_MIN, limits=_FIRST).counts)
+        return _spread(problem, _place(problem, _FIRST))
     return _place(problem, _FIRST)
 
 
 def _place(problem: Problem, limits: Limits) -> dict[Group, int]:
-    """Return the cheapest placement that meets every demand, or the fairest if none does."""
+    """Return the cheapest placement that meets every demand, or what serves most if none does."""
     try:
         return solve(problem, Objective.COST, limits=limits).counts
     except InfeasibleError:
-        return solve(problem, Objective.MAX_MIN, limits=limits).counts
+        # The fairest would have each of many models load in turn, and serve little between.
+        return solve(problem, Objective.SERVED, limits=limits).counts
 
 
 def _spread(problem: Problem, counts: Counts) -> dict[Group, int]:
@@ -215,6 +225,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         at: What is equal: GPU-hours, or the share of requests served as promised.
     """
 
+    way: Way
     against: Way
     gpu_hours: float
     dynamic_slo: float
@@ -235,11 +246,12 @@ def at_equal_hours(runs: Sequence[Run], against: Way) -> list[Comparison]:
     made = []
     for one in runs:
         own = one.outcome
-        if one.way is Way.DYNAMIC and len(hours) and hours[0] <= own.gpu_hours <= hours[-1]:
+        if one.way.is_dynamic and len(hours) and hours[0] <= own.gpu_hours <= hours[-1]:
             slo = np.interp(own.gpu_hours, hours, [other.slo_attained for other in others])
             p99 = np.interp(own.gpu_hours, hours, [_finite(other.p99_s) for other in others])
             made.append(
                 Comparison(
+                    way=one.way,
                     against=against,
                     gpu_hours=own.gpu_hours,
                     dynamic_slo=own.slo_attained,

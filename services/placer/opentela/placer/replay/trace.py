@@ -55,6 +55,24 @@ class Trace(NamedTuple):
         return Trace(self.models, self.model[mine], _picked(self.requests, mine))
 
 
+def together(traces: Sequence[Trace]) -> Trace:
+    """Return the requests of all *traces* from the same instant on.
+
+    A model that several name is one model.
+    """
+    models = tuple(dict.fromkeys(name for trace in traces for name in trace.models))
+    place = {name: i for i, name in enumerate(models)}
+    renamed = [np.array([place[name] for name in one.models])[one.model] for one in traces]
+    whole = Requests(
+        **{
+            name: np.concatenate([getattr(one.requests, name) for one in traces])
+            for name in Requests.__struct_fields__
+        }
+    )
+    order = np.argsort(whole.arrival_s, kind="stable")
+    return Trace(models, np.concatenate(renamed)[order], _picked(whole, order))
+
+
 class Means(NamedTuple):
     """Mean lengths of a client's requests, in tokens."""
 

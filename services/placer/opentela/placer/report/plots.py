@@ -11,8 +11,13 @@ from matplotlib.figure import Figure
 
 from opentela.placer.replay.run import Run, Way
 
-_COLOURS: Final = {Way.STATIC: "#1f77b4", Way.MEMORY: "#ff7f0e", Way.DYNAMIC: "#2ca02c"}
-_MARKS: Final = {Way.STATIC: "s", Way.MEMORY: "^", Way.DYNAMIC: "o"}
+_COLOURS: Final = {
+    Way.STATIC: "#1f77b4",
+    Way.MEMORY: "#ff7f0e",
+    Way.DYNAMIC: "#2ca02c",
+    Way.KEPT: "#9467bd",
+}
+_MARKS: Final = {Way.STATIC: "s", Way.MEMORY: "^", Way.DYNAMIC: "o", Way.KEPT: "D"}
 _NEVER: Final = "some requests never served"
 
 
