@@ -68,6 +68,20 @@ class ModelOffer(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """Where routers may dial a session, whose key then proves that it is the session.
+
+    Attributes:
+        addresses: `host:port`, to be tried in order.
+        certificate: SHA-256 of the certificate that it shows, in hex; empty where it uses no TLS.
+        host: What only who is on the same host can tell of it; empty when not known.
+    """
+
+    addresses: tuple[str, ...]
+    certificate: str = ""
+    host: str = ""
+
+
 class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine's work is spread over its GPUs; 0 where it does not say.
 
@@ -95,6 +109,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         labels: Free words of the provider, such as `tier = "a"`.
         kv_tokens: What its KV memory holds, of all requests together; 0 when it does not say.
         parallelism: How it uses its GPUs.
+        door: Where it can be dialled; None for nowhere.
     """
 
     models: tuple[ModelOffer, ...] = ()
@@ -104,7 +119,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     walltime_ends_at: float = 0.0
     labels: dict[str, str] = {}
-
+    door: Door | None = None
     kv_tokens: int = 0
     parallelism: Parallelism = Parallelism()
 

@@ -101,7 +101,7 @@ class EngineFailed(msgspec.Struct, frozen=True):
 
 
 class BreakOff(msgspec.Struct, frozen=True):
-    """The session ends the stream by itself, at once."""
+    """The shell of either half ends the stream, at once."""
 
     kind: FailKind
     message: str
@@ -146,7 +146,9 @@ RESUME_ENGINE: Final = ResumeEngine()
 FromSession: TypeAlias = Head | Data | End | Fail | Credit
 FromRouter: TypeAlias = Open | Body | Credit | Cancel
 
-CallerEvent: TypeAlias = Frame | Begin | Consumed | Withdraw | NoResponders | CarrierLost | Tick
+CallerEvent: TypeAlias = (
+    Frame | Begin | Consumed | Withdraw | NoResponders | CarrierLost | BreakOff | Tick
+)
 """Frames that only a router sends are passed over."""
 CallerAction: TypeAlias = FromRouter | Acknowledged | Head | Data | End | Fail
 """Open, Body, Credit and Cancel go to the session; the others are told to the router.

@@ -6,12 +6,17 @@ they do on the mesh::
 
     u32 big-endian length | frame         a length of 0 only shows that the sender lives
 
-    Hello    session to router: what it was invited to, a nonce
-    Welcome  router to session: a nonce, its signature
-    Proof    session to router: its signature
+    Hello    who dials: which router process, which session, a nonce
+    Welcome  who was dialled: a nonce, its signature
+    Proof    who dials: its signature
+    Accepted session to router, only where the router dials: frames may come
 
-Either side signs the whole greeting, with the router's certificate in it: who relays a greeting to
-another router, or sits between the two, has nothing that either of them would take.
+A session whose offer names a door is dialled instead. The router tells it so first, by an `Invite`
+without addresses: its word over the mesh is what makes its key a router's.
+
+Either side signs the whole greeting, with the certificate of who was dialled in it, and which of
+the two that was: who relays a greeting to another peer, or sits between the two, has nothing that
+either of them would take.
 """
 
 import struct
@@ -29,17 +34,19 @@ GREETING_BYTES_MAX: Final = 1024
 """Of one part of the greeting: nobody has proved anything yet."""
 ALIVE: Final = b"\0\0\0\0"
 """What is sent when nothing else was."""
+ACCEPTED: Final = b"\x90"
+"""The last part of the greeting where a router dials: an array without elements."""
 
 _Part = TypeVar("_Part")
 _LENGTH: Final = struct.Struct("!I")
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """The session introduces itself.
+    """Who dials introduces itself, and says whom it wants.
 
     Attributes:
-        instance: The router process that it was invited by.
-        session: Which it is.
+        instance: The router process: who dials, or whom the session was invited by.
+        session: Who dials, or is asked for.
     """
 
     version: int
@@ -49,14 +56,14 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True):
-    """The router proves that it is who invited."""
+    """Who was dialled proves that it is who is wanted."""
 
     nonce: bytes
     signature: bytes
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True):
-    """The session proves that it is who it says."""
+    """Who dials proves that it is who it says."""
 
     signature: bytes
 
@@ -105,18 +112,23 @@ def read_proof(payload: bytes) -> Proof:
     return _read(_PROOF, payload)
 
 
-def words_of_router(hello: Hello, nonce: bytes, certificate: str) -> bytes:
-    """Return what a router signs."""
-    return _words("router", hello, nonce, certificate)
+def words_of_router(
+    hello: Hello, nonce: bytes, certificate: str, *, is_dialled: bool = False
+) -> bytes:
+    """Return what a router signs; *is_dialled* where the session was dialled."""
+    return _words("router", hello, nonce, certificate, is_dialled=is_dialled)
 
 
-def words_of_session(hello: Hello, nonce: bytes, certificate: str) -> bytes:
-    """Return what a session signs."""
-    return _words("session", hello, nonce, certificate)
+def words_of_session(
+    hello: Hello, nonce: bytes, certificate: str, *, is_dialled: bool = False
+) -> bytes:
+    """Return what a session signs; *is_dialled* where it was dialled."""
+    return _words("session", hello, nonce, certificate, is_dialled=is_dialled)
 
 
-def _words(role: str, hello: Hello, nonce: bytes, certificate: str) -> bytes:
-    return _encode(("opentela channel", role, hello, nonce, certificate))
+def _words(role: str, hello: Hello, nonce: bytes, certificate: str, *, is_dialled: bool) -> bytes:
+    what = "opentela channel to a session" if is_dialled else "opentela channel"
+    return _encode((what, role, hello, nonce, certificate))
 
 
 def _check_nonce(nonce: bytes) -> None:

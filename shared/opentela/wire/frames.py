@@ -34,6 +34,8 @@ from opentela.core.errors import WireError
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
+HEAD_BYTES_MAX: Final = 64 * 1024
+"""Headers of an answer; engines send one or two KiB, and clients take little more."""
 PART_BYTES: Final = 64 * 1024
 """Largest body or data part of one frame: a small frame never waits behind more than this."""
 WINDOW_BYTES: Final = 256 * 1024
@@ -260,6 +262,16 @@ def decode(payload: bytes) -> Frame:
         raise WireError(f"not a frame: {error}") from error
 
 
+def stream_broken_by(payload: bytes) -> int:
+    """Return the stream of which *payload* was to be a part, though it cannot be read.
+
+    It is 0, which no stream has, for a kind that is not known: newer peers may send more kinds.
+    """
+    if len(payload) < _PREFIX.size or payload[0] not in _DECODERS:
+        return 0
+    return int(_PREFIX.unpack_from(payload)[1])
+
+
 def _encode_open(frame: Open) -> bytes:
     # A tuple reads back as `_OpenMeta`, and costs less than making one.
     meta = _encode(
@@ -306,6 +318,8 @@ def _encode_head(frame: Head) -> bytes:
 def _decode_head(stream: int, payload: bytes) -> Head:
     _, _, status, length = _HEAD.unpack_from(payload)
     data_at = _HEAD.size + length
+    if length > HEAD_BYTES_MAX:
+        raise WireError(f"a Head with {length} bytes of headers, more than {HEAD_BYTES_MAX}")
     if data_at > len(payload):
         raise WireError("a Head is shorter than its meta")
     meta = _head_meta(payload[_HEAD.size : data_at])

@@ -8,6 +8,7 @@ import pytest
 import uvloop
 from tests.integration.data.builder import Builder
 
+from opentela.tasks import Tasks
 from opentela.testing.mesh import TestMesh
 
 
@@ -19,7 +20,9 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-async def build() -> AsyncIterator[Builder]:
+async def build(request: pytest.FixtureRequest) -> AsyncIterator[Builder]:
+    """Yield what builds over the mesh, or over the kind of channel that a test names."""
     async with contextlib.AsyncExitStack() as stack:
         mesh = await stack.enter_async_context(TestMesh(leaves=("a",)))
-        yield Builder(mesh, stack)
+        tasks = await stack.enter_async_context(Tasks())
+        yield Builder(mesh, stack, tasks, getattr(request, "param", "mesh"))

@@ -9,10 +9,12 @@ from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.mesh import data_client
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
+from opentela.mesh.identity import Identity
 from opentela.mesh.nats_wire import Message
 from opentela.router.link import MeshLink
 from opentela.router.link_stream import MeshStream
 from opentela.stream.caller import CallerSettings
+from opentela.supervisor.channels import Spawn
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings
 from opentela.testing.mesh import HUB, TestMesh, until
@@ -104,6 +106,8 @@ class Fabric:
         caller: CallerSettings | None = None,
         gateway: GatewaySettings | None = None,
         api_key: str = "",
+        provider: Identity | None = None,
+        spawn: Spawn | None = None,
     ) -> "Fabric":
         self = cls(mesh, session_at=session_at, stack=stack)
         await self.open_link(caller, at=router_at)
@@ -112,7 +116,14 @@ class Fabric:
         )
         self.engine = EngineHttp(engine, api_key=api_key)
         stack.callback(self.engine.close)
-        self.gateway = Gateway(self.session_client, PATH, self.engine, settings=gateway)
+        self.gateway = Gateway(
+            self.session_client,
+            PATH,
+            self.engine,
+            settings=gateway,
+            provider=provider,
+            spawn=spawn,
+        )
         await self.gateway.start()
         stack.callback(self.gateway.stop)
         await self.reachable()

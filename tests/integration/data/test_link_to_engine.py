@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 from tests.integration.data.builder import Builder
+from tests.integration.data.carriers import WAYS
 from tests.integration.data.fabric import PATH, Fabric, Recorder
 from tests.integration.data.raw_engine import RawEngine, RawRequest
 
@@ -20,6 +21,7 @@ from opentela.wire.frames import WINDOW_BYTES, Data, FailKind, Head, Timings
 pytestmark = pytest.mark.nats
 
 MIB = 1 << 20
+over_every_carrier = pytest.mark.parametrize("build", WAYS, indirect=True)
 SSE = (
     'data: {"a":"é"}\r\n\r\n: comment\n\ndata: one\ndata: two € 🦊\n\nevent: x\ndata: [DONE]\n\n'
 ).encode()
@@ -37,6 +39,7 @@ async def hang(request: RawRequest) -> None:
     await request.gone()
 
 
+@over_every_carrier
 async def test_a_request_is_answered(build: Builder) -> None:
     """Method, path, fields and body go in; status, fields and body come out."""
     fabric, engine = await build(echo)
@@ -73,6 +76,7 @@ async def test_requests_share_a_connection_to_the_engine(build: Builder) -> None
     assert len(engine.connections) <= 20
 
 
+@over_every_carrier
 async def test_a_stream_arrives_as_it_was_cut(build: Builder) -> None:
     """Every byte once, wherever the engine's writes are cut."""
 
@@ -91,6 +95,7 @@ async def test_a_stream_arrives_as_it_was_cut(build: Builder) -> None:
         assert answer.told[-1] in {"end", "answer"}
 
 
+@over_every_carrier
 @pytest.mark.parametrize("size", [0, 65536, 65537, 50 * MIB])
 async def test_a_body_of_any_size_arrives_whole(build: Builder, size: int) -> None:
     """In one frame or in hundreds, framed by its length either way."""
@@ -101,6 +106,7 @@ async def test_a_body_of_any_size_arrives_whole(build: Builder, size: int) -> No
     assert engine.requests[0].headers["content-length"] == str(size)
 
 
+@over_every_carrier
 async def test_an_answer_of_any_size_arrives_whole(build: Builder) -> None:
     """In parts, within credit."""
     body = bytes(range(251)) * (20 * MIB // 251)
@@ -113,6 +119,7 @@ async def test_an_answer_of_any_size_arrives_whole(build: Builder) -> None:
     assert (await fabric.ask().wait()).body == body
 
 
+@over_every_carrier
 async def test_a_slow_client_holds_the_engine(build: Builder) -> None:
     """Nothing piles up between them, and nothing is lost when the client goes on."""
     written = 0
@@ -142,6 +149,7 @@ async def test_a_slow_client_holds_the_engine(build: Builder) -> None:
     assert len((await slow.wait()).body) == whole
 
 
+@over_every_carrier
 @pytest.mark.parametrize("moment", ["unary", "before the first token", "in mid-stream"])
 async def test_leaving_stops_the_engine(build: Builder, moment: str) -> None:
     """Its connection closes, nothing more is told, and nothing is left in flight."""
@@ -167,6 +175,7 @@ async def test_leaving_stops_the_engine(build: Builder, moment: str) -> None:
     assert asked.told == told
 
 
+@over_every_carrier
 async def test_a_reset_in_mid_stream_fails_loudly(build: Builder) -> None:
     """What came is passed on, then the failure; never an end."""
 
@@ -239,6 +248,7 @@ async def test_nobody_there_fails_at_once_and_surely(build: Builder) -> None:
     assert gone.failure.definite
 
 
+@over_every_carrier
 async def test_small_requests_pass_a_large_one(build: Builder) -> None:
     """A body of 50 MB delays nobody by more than a window."""
     fabric, _ = await build(digest)
@@ -252,6 +262,7 @@ async def test_small_requests_pass_a_large_one(build: Builder) -> None:
     assert small >= 5
 
 
+@over_every_carrier
 async def test_a_draining_session_refuses_and_finishes(build: Builder) -> None:
     """What runs goes on; what comes is sent elsewhere."""
     go = asyncio.Event()
@@ -274,6 +285,7 @@ async def test_a_draining_session_refuses_and_finishes(build: Builder) -> None:
     assert len(engine.requests) == 1
 
 
+@over_every_carrier
 async def test_a_full_session_refuses(build: Builder) -> None:
     """Routers try elsewhere."""
     fabric, engine = await build(hang, gateway=GatewaySettings(streams_max=1))
@@ -284,6 +296,7 @@ async def test_a_full_session_refuses(build: Builder) -> None:
     assert refused.failure.kind is FailKind.REFUSED
 
 
+@over_every_carrier
 async def test_a_session_that_ends_breaks_off_what_runs(build: Builder) -> None:
     """The router hears of it, and the engine's connection closes."""
     fabric, engine = await build(hang)
@@ -296,6 +309,7 @@ async def test_a_session_that_ends_breaks_off_what_runs(build: Builder) -> None:
     await engine.connections[0].left.wait()
 
 
+@over_every_carrier
 async def test_a_deadline_stops_the_engine(build: Builder) -> None:
     """On both sides."""
     fabric, engine = await build(hang)
@@ -315,6 +329,7 @@ async def test_a_body_above_the_limit_is_refused(build: Builder) -> None:
     assert engine.requests == []
 
 
+@over_every_carrier
 async def test_a_slow_engine_is_acknowledged_for(build: Builder) -> None:
     """Long before its head."""
     go = asyncio.Event()

@@ -148,6 +148,23 @@ class HomeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tls: Literal["auto", "on", "off"] = "auto"
 
 
+class DirectConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sessions this router dials, of those that offer a door.
+
+    A claim may name any address, so that a router dials none of whom its operator does not trust
+    with that; whatever is there gets a greeting, and nothing else unless it proves that it is the
+    session.
+
+    Attributes:
+        sites: Sites whose sessions are dialled under TLS; `*` is every one.
+        same_host: Also those that show that they are on this router's own host and network,
+            without TLS on loopback.
+    """
+
+    sites: tuple[str, ...] = ()
+    same_host: bool = True
+
+
 class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A router.
 
@@ -175,7 +192,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     access: str
-    policy: str = "least_load"
+    policy: str = "hardware_weighted"
     providers: tuple[str, ...] = ()
     walltime_margin_s: Annotated[float, Meta(ge=0)] = 120.0
     path_prefixes: tuple[Annotated[str, Meta(pattern="^/[!-~]*/$")], ...] = ("/v1/", "/v2/")
@@ -186,9 +203,10 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     drain_idle_s: Annotated[float, Meta(ge=0)] = 2.0
     listen: ListenConfig = ListenConfig()
     home: HomeConfig = HomeConfig()
+    direct: DirectConfig = DirectConfig()
     attempts: AttemptConfig = AttemptConfig()
+    wait: WaitConfig = WaitConfig()
     ejection: EjectionConfig = EjectionConfig()
     view: ViewConfig = ViewConfig()
     health: HealthConfig = HealthConfig()
     log: LogConfig = LogConfig()
-    wait: WaitConfig = WaitConfig()

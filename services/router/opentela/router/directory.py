@@ -1,7 +1,7 @@
 """Who can serve a name: the router's read model of the session map."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -85,6 +85,7 @@ class Directory:
 
     Attributes:
         is_complete: Every session is in here. Before that nobody can say that a name is unknown.
+        vouches_for: Whether requests go on to a session that serves and is suspected.
     """
 
     def __init__(self, providers: Collection[str] = ()) -> None:
@@ -94,11 +95,12 @@ class Directory:
             providers: Whose sessions are taken in; empty for everybody's.
         """
         self.is_complete = True
+        self.vouches_for: Callable[[SessionId], bool] = lambda _: False
         self._providers = frozenset(providers)
         self._loading: dict[SessionId, Claim] = {}
+        self._load_s: dict[str, float] = {}
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
         self._by_name: dict[str, dict[SessionId, Candidate]] = {}
-        self._load_s: dict[str, float] = {}
         self._pools: dict[str, Pool] = {}
         self._ever: dict[str, None] = {}
 
@@ -119,7 +121,7 @@ class Directory:
                 continue
             self._note_loading(record, claim, wall)
             before = self._by_session.pop(claim.session, {})
-            now = _served(claim) if is_routable(record) else {}
+            now = _served(claim) if self._is_routable(record, claim) else {}
             for name in before:
                 if name not in now:
                     self._remove(name, claim.session)
@@ -133,6 +135,11 @@ class Directory:
             elif before:
                 gone.append(claim.session)
         return gone
+
+    def _is_routable(self, record: SessionRecord, claim: Claim) -> bool:
+        if is_routable(record):
+            return True
+        return lifecycle_of(record) is Lifecycle.SERVING and self.vouches_for(claim.session)
 
     @property
     def session_count(self) -> int:
@@ -209,6 +216,10 @@ class Directory:
             del self._ever[next(iter(self._ever))]
 
 
+def _names(offer: Offer) -> list[str]:
+    return [name for one in offer.models for name in (one.name, *one.aliases)]
+
+
 def _served(claim: Claim) -> dict[str, Candidate]:
     path = SessionPath(claim.provider, claim.site, claim.session)
     served: dict[str, Candidate] = {}
@@ -216,10 +227,6 @@ def _served(claim: Claim) -> dict[str, Candidate]:
         candidate = Candidate(
             session=claim.session,
             path=path,
-def _names(offer: Offer) -> list[str]:
-    return [name for one in offer.models for name in (one.name, *one.aliases)]
-
-
             offer=offer,
             born_at_ms=claim.born_at_ms,
             fingerprint=offer.fingerprint if _HEX.fullmatch(offer.fingerprint) else "",

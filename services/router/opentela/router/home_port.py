@@ -5,20 +5,16 @@ for each server of the mesh that lay on its way, and large bodies stay off the m
 """
 
 import asyncio
-import hashlib
 import secrets
 import socket
-import ssl
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 from opentela.core.errors import PortInUseError, WireError
 from opentela.core.ids import SessionId
 from opentela.core.record import Lifecycle, SessionRecord, claim_of, lifecycle_of
-from opentela.mesh import identity, tls
-from opentela.mesh.channel import Channel
+from opentela.mesh import channel_tls, identity
+from opentela.mesh.channel import BACKLOG, GREETING_S, Channel
 from opentela.mesh.identity import Identity
 from opentela.mesh.seldom import Seldom
 from opentela.router.config import HomeConfig
@@ -36,6 +32,8 @@ log: Final = get_logger()
 
 GREETINGS_MAX: Final = 256
 """Connections that have not yet proved anything; further ones are closed at once."""
+CHANNELS_MAX: Final = 4096
+"""More sessions than a mesh has at one time; further ones are answered over the mesh."""
 
 CHANNELS: Final = metrics.gauge("otela_router_channels", "Sessions that have called home.")
 _refused: Final = metrics.counter(
@@ -87,10 +85,19 @@ class HomePort:
             PortInUseError: Somebody else listens there.
         """
         host, port = split_address(self._config.address, field="home.address")
-        context = self._context() if self._uses_tls(host) else None
+        context, self._certificate = channel_tls.listening(
+            host, self._config.tls, name="opentela router", wall=SystemClock().wall()
+        )
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, host, port, ssl=context)
+            self._server = await loop.create_server(
+                self._accept,
+                host,
+                port,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=GREETING_S if context else None,
+            )
         except OSError as error:
             raise PortInUseError(
                 f"home.address: cannot listen on {self._config.address}: {error.strerror}",
@@ -126,6 +133,8 @@ class HomePort:
         found = self._find(greeting.session)
         if found is None:
             raise WireError(f"session {greeting.session} has left")
+        if len(self._open) >= CHANNELS_MAX:
+            raise WireError(f"{CHANNELS_MAX} sessions have called already")
         channel.open(greeting.session)
         self._open[channel] = found[0]
         self._link.attach(found[0], channel)
@@ -169,24 +178,6 @@ class HomePort:
     def _key_of(self, session: str) -> str:
         found = self._find(session)
         return found[1] if found else ""
-
-    def _uses_tls(self, host: str) -> bool:
-        if self._config.tls != "auto":
-            return self._config.tls == "on"
-        return not (host == "localhost" or host.startswith("127.") or host == "::1")
-
-    def _context(self) -> ssl.SSLContext:
-        """Return a context with a certificate made for this process: the invitation names it."""
-        pair = tls.authority(name="opentela router", now=SystemClock().wall())
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        with tempfile.TemporaryDirectory() as folder:  # which only we can enter
-            file = Path(folder) / "pair.pem"
-            file.write_text(pair.certificate + pair.key)
-            context.load_cert_chain(file)
-        shown = ssl.PEM_cert_to_DER_cert(pair.certificate)
-        self._certificate = hashlib.sha256(shown).hexdigest()
-        return context
 
 
 def _reached_as(host: str) -> str:

@@ -3,11 +3,12 @@
 Called on the loop and calling back on it: no task for a request, one timer for all. On the mesh one
 subscription takes every answer, and an answer counts only on the subject on which nobody but the
 asked session may publish; on a channel, only from the session that has proved itself there. Who has
-called home is asked over its channel. A session that has not is invited, at most every
-`INVITE_EVERY_S`, when a request takes the mesh.
+a channel is asked over it. A session that has none is dialled, or invited to dial, at most every
+`INVITE_EVERY_S`, when a request takes the mesh. Who floods us is cut off.
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from opentela.core.errors import WireError
@@ -23,14 +24,17 @@ from opentela.stream.caller import Caller, CallerSettings, Request
 from opentela.stream.events import (
     TICK,
     Begin,
+    BreakOff,
     CarrierLost,
     NoResponders,
 )
+from opentela.stream.flood import FloodGuard
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import frames, subjects
 from opentela.wire.frames import (
     Cancel,
+    FailKind,
     Headers,
     Invite,
 )
@@ -59,7 +63,15 @@ _strange: Final = metrics.counter(
     "Frames that could not be read, or not from who was asked.",
 )
 
+_cuts: Final = metrics.counter(
+    "otela_router_sessions_cut_off_total", "Senders that flooded the router with useless frames."
+)
+_FLOODING: Final = "the session was cut off: it floods the router"
+
 _BEGIN: Final = Begin()
+
+Dial = Callable[[SessionPath], bool]
+"""Begins to dial a session and returns True, or returns False when it cannot be dialled."""
 
 
 class MeshLink:
@@ -89,6 +101,11 @@ class MeshLink:
         self._routes: dict[SessionPath, Route] = {}
         self._channels: dict[SessionPath, Channel] = {}
         self._invite = b""
+        self._dial: Dial | None = None
+        self._on_channels: Callable[[SessionPath], None] | None = None
+        self._guard = FloodGuard()
+        self._asked: dict[str, SessionPath] = {}
+        self._senders: dict[Channel, str] = {}
         self._invited_at: dict[SessionPath, float] = {}
         self._owed: list[tuple[str, bytes, str]] = []
         self._timer: StreamTimer[int] | None = None
@@ -141,18 +158,46 @@ class MeshLink:
         )
         route = self._routes.get(path) or self._learn(path)
         channel = self._channels.get(path)
-        if channel is not None and channel.is_congested:
+        if channel is not None and (channel.is_congested or channel.is_doubted):
             channel = None
         caller = Caller(number, request, self._settings)
         stream = MeshStream(self, caller, sink, route, channel)
         self._streams[number] = stream
+        if self._guard.has_cut and self._guard.is_cut(time.monotonic(), route.answers):
+            stream.refuse(_FLOODING)
+            return stream
         stream.step(_BEGIN)
         self._timer.add(number)
-        if self._invite and channel is None:
-            self._invite_now(path, route)
+        if channel is None and (self._invite or self._dial is not None):
+            self._seek_channel(path, route)
         return stream
 
-    # What a home port calls.
+    def heard_at(self, path: SessionPath) -> float:
+        """Return when anything last came on a session's channel, on the loop's clock; 0 if none."""
+        channel = self._channels.get(path)
+        return channel.heard_at if channel is not None else 0.0
+
+    def on_channels(self, told: Callable[[SessionPath], None]) -> None:
+        """Let *told* know of sessions whose channel was made or lost."""
+        self._on_channels = told
+
+    # What a home port and a dialler call.
+
+    def dial_with(self, dial: Dial) -> None:
+        """Have sessions dialled, from now on, that can be."""
+        self._dial = dial
+
+    def tell_key(self, path: SessionPath, key: str) -> None:
+        """Let a session know that who dials it with *key* is this process."""
+        route = self._routes.get(path) or self._learn(path)
+        told = frames.encode(Invite(0, (), key))
+        self.client.publish(route.subject, told, f"{route.reply_prefix}{_TAIL}")
+
+    def invite_home(self, path: SessionPath) -> None:
+        """Invite a session that could not be dialled."""
+        if self._invite and path not in self._channels:
+            route = self._routes.get(path) or self._learn(path)
+            self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
 
     def invite(self, invite: Invite | None) -> None:
         """Let sessions know from now on where they can dial; None for nowhere."""
@@ -164,27 +209,36 @@ class MeshLink:
         if before is not None:
             before.close("the session dialled again")
             self._channels[path] = channel
+        self._senders[channel] = (self._routes.get(path) or self._learn(path)).answers
+        if self._on_channels is not None:
+            self._on_channels(path)
 
     def detach(self, path: SessionPath, channel: Channel) -> None:
         """Fail what the *channel* carried; what comes next takes the mesh."""
+        self._senders.pop(channel, None)
         if self._channels.get(path) is channel:
             del self._channels[path]
         for stream in tuple(self._streams.values()):
             if stream.channel is channel:
                 stream.lose_channel()
+        if self._on_channels is not None:
+            self._on_channels(path)
 
     def on_frame(self, channel: Channel, payload: bytes) -> None:
         """Take a frame from the session that has proved itself on *channel*."""
         try:
             frame = frames.decode(payload)
         except WireError as error:
-            self._reject(channel.peer, str(error))
+            self._reject(self._sender_on(channel), str(error))
+            broken = self._streams.get(frames.stream_broken_by(payload))
+            if broken is not None and broken.channel is channel:
+                broken.step(BreakOff(FailKind.PROTOCOL, str(error)))
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
-            _late.inc()
+            self._note_late(self._sender_on(channel))
         elif stream.channel is not channel:
-            self._reject(channel.peer, "not who was asked")
+            self._reject(self._sender_on(channel), "not who was asked")
         else:
             stream.step(frame)
 
@@ -232,38 +286,83 @@ class MeshLink:
     def _learn(self, path: SessionPath) -> Route:
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
+            self._asked.clear()
         reply = subjects.reply(self._role, path.provider, self.instance, _TAIL)
         route = Route(subjects.data(path), reply.removesuffix(_TAIL), subjects.answer(reply, path))
         self._routes[path] = route
+        self._asked[route.answers] = path
         return route
 
     def _on_message(self, message: Message) -> None:
+        if self._guard.has_cut and self._is_cut(message.subject):
+            _strange.inc()
+            return
         try:
             frame = frames.decode(message.payload)
         except WireError as error:
             self._reject(message.subject, str(error))
+            broken = self._streams.get(frames.stream_broken_by(message.payload))
+            if broken is not None and broken.answers == message.subject:
+                broken.step(BreakOff(FailKind.PROTOCOL, str(error)))
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
-            _late.inc()
+            self._note_late(message.subject)
         elif stream.answers != message.subject:
             self._reject(message.subject, "not who was asked")
         else:
             stream.step(frame)
 
-    def _invite_now(self, path: SessionPath, route: Route) -> None:
+    def _seek_channel(self, path: SessionPath, route: Route) -> None:
         now = time.monotonic()
         if now < self._invited_at.get(path, 0.0):
             return
         if len(self._invited_at) >= ROUTES_MAX:
             self._invited_at.clear()
         self._invited_at[path] = now + INVITE_EVERY_S
-        self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
+        if self._dial is not None and self._dial(path):
+            return
+        if self._invite:
+            self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
+
+    # Who sends what is of no use.
 
     def _reject(self, sender: str, error: str) -> None:
         _strange.inc()
         if self._logs_rejection.now():
             log.warning("frame_rejected", subject=sender, error=error)
+        sender = self._counted_as(sender)
+        if self._guard.strange(time.monotonic(), sender):
+            self._cut_off(sender)
+
+    def _note_late(self, sender: str) -> None:
+        _late.inc()
+        sender = self._counted_as(sender)
+        if self._guard.late(time.monotonic(), sender):
+            self._cut_off(sender)
+
+    def _counted_as(self, sender: str) -> str:
+        """Return *sender*, or its provider where it is no session that was ever asked."""
+        return sender if sender in self._asked else sender.rpartition(".")[0]
+
+    def _sender_on(self, channel: Channel) -> str:
+        """Return on which subject the session that is at the other end would answer."""
+        return self._senders.get(channel, f"{channel.peer}.")
+
+    def _is_cut(self, subject: str) -> bool:
+        now, provider = time.monotonic(), subject.rpartition(".")[0]
+        return self._guard.is_cut(now, subject) or self._guard.is_cut(now, provider)
+
+    def _cut_off(self, sender: str) -> None:
+        _cuts.inc()
+        log.warning("sender_cut_off", subject=sender)
+        path = self._asked.get(sender)
+        channel = self._channels.get(path) if path is not None else None
+        if channel is not None:
+            channel.close(_FLOODING)
+        for stream in tuple(self._streams.values()):
+            if stream.answers == sender:
+                stream.step(BreakOff(FailKind.PROTOCOL, _FLOODING))
 
     def _on_no_responders(self, message: Message) -> None:
         try:

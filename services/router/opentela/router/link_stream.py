@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from opentela.mesh.channel import Channel
 from opentela.mesh.data_client import DataClient
 from opentela.router.ports import StreamSink
@@ -17,6 +19,7 @@ from opentela.stream.events import (
     Consumed,
     Withdraw,
 )
+from opentela.stream.failures import failure
 from opentela.telemetry import log as logs
 from opentela.wire import frames
 from opentela.wire.frames import Body, Cancel, Credit, Data, End, Fail, FailKind, Head, Open
@@ -92,7 +95,10 @@ class MeshStream:
             tell = _TELL.get(type(action))
             if tell is None:
                 self._send(action)
-            elif not self.is_withdrawn:
+                continue
+            if self.channel is not None and isinstance(action, Fail):
+                action = self._doubted(action, self.channel)  # noqa: PLW2901 - the same, told better
+            if not self.is_withdrawn:
                 try:
                     tell(self._sink, action)
                 except Exception as error:
@@ -116,6 +122,28 @@ class MeshStream:
             # In a turn of its own: whoever opens a stream does not hear of it before it has it.
             lost = CarrierLost(unsent=isinstance(frame, Open | Body), kind=self._carrier_kind)
             asyncio.get_running_loop().call_soon(self.step, lost)
+
+    def refuse(self, message: str) -> None:
+        """Fail before anything was sent, in a turn of its own."""
+        fail = failure(self.caller.stream, FailKind.REFUSED, message, may_have_begun=False)
+        self.caller.ended = True
+        self._link.forget(self)
+        asyncio.get_running_loop().call_soon(self._tell_refusal, fail)
+
+    def _tell_refusal(self, fail: Fail) -> None:
+        if not self.is_withdrawn:
+            self._sink.on_fail(fail)
+
+    def _doubted(self, fail: Fail, channel: Channel) -> Fail:
+        """Return *fail*; a channel on which an Open was not acknowledged may itself be dead.
+
+        Then the mesh may still reach the session, and takes what comes next until the channel
+        shows life.
+        """
+        if fail.kind is not FailKind.UNACKNOWLEDGED:
+            return fail
+        channel.is_doubted = True
+        return msgspec.structs.replace(fail, kind=FailKind.CHANNEL_LOST)
 
     @property
     def _carrier_kind(self) -> FailKind:

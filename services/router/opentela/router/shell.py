@@ -15,10 +15,10 @@ from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
+from opentela.router.carriers import Carriers
 from opentela.router.config import INHERITED, RouterConfig
 from opentela.router.desk import Desk
 from opentela.router.front import Front
-from opentela.router.home_port import HomePort, finder
 from opentela.router.link import MeshLink
 from opentela.service import Lifecycle, SystemClock
 from opentela.telemetry import metrics
@@ -55,6 +55,7 @@ class RouterShell:
         self._data: DataClient | None = None
         self._view: View | None = None
         self._front: Front | None = None
+        self._carriers: Carriers | None = None
         self._was_connected = True
 
     @classmethod
@@ -160,12 +161,11 @@ class RouterShell:
             rng=self._rng,
             metrics_token=_metrics_token(config),
         )
-        if config.home.address:
-            home = HomePort(
-                config.home, link, router=access.identity, find=finder(lambda: view.records)
-            )
-            await home.start()
-            stack.push_async_callback(home.close)
+        carriers = self._carriers = Carriers(
+            config, link, router=access.identity, records=lambda: view.records
+        )
+        front.directory.vouches_for = carriers.vouching.vouches_for
+        await carriers.start(stack, front.sessions_changed)
         front.directory.is_complete = view.caught_up
         self._on_change(list(view.records.values()))
         stack.callback(view.subscribe(self._on_change))
@@ -209,6 +209,8 @@ class RouterShell:
     def _on_change(self, changed: list[SessionRecord]) -> None:
         front = self._front
         assert front is not None
+        assert self._carriers is not None
+        self._carriers.take(changed)
         front.sessions_changed(changed)
 
 

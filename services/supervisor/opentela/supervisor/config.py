@@ -137,6 +137,23 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     calls_home: bool = True
 
 
+class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where routers of the same host or network dial our sessions.
+
+    Attributes:
+        address: `host:port`; empty for nowhere. Port 0 takes a free one. On loopback only routers
+            of this host dial it; elsewhere those whose `direct.sites` name our site.
+        advertised: Names or `host:port` at which routers reach that address, tried in order; empty
+            takes the address itself, or this host's name when it is a wildcard.
+        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is made at
+            start, and our claims say which it is; routers dial nothing else in the clear.
+    """
+
+    address: str = ""
+    advertised: tuple[str, ...] = ()
+    tls: Literal["auto", "on", "off"] = "auto"
+
+
 class DrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a session ends.
 
@@ -212,6 +229,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     watch: WatchConfig = WatchConfig()
     restart: RestartConfig = RestartConfig()
     gateway: GatewayConfig = GatewayConfig()
+    door: DoorConfig = DoorConfig()
     drain: DrainConfig = DrainConfig()
     walltime: WalltimeConfig = WalltimeConfig()
     cache: CacheConfig = CacheConfig()

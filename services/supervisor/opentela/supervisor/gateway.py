@@ -20,14 +20,15 @@ from opentela.mesh.stream_timer import StreamTimer
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import TICK, BreakOff, CarrierLost
 from opentela.stream.failures import failure
+from opentela.stream.hearing import CONFIRM_S, Hearers, Hearing
 from opentela.supervisor.channels import Channels, Spawn
 from opentela.supervisor.curfew import Curfew
 from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.gateway_stream import GatewayStream, Key, MeshWay, Way
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
-from opentela.wire import frames, subjects
-from opentela.wire.frames import FailKind, Frame, Invite, Open
+from opentela.wire import control, frames, subjects
+from opentela.wire.frames import Credit, FailKind, Frame, Invite, Open
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -35,10 +36,17 @@ log: Final = logs.get_logger()
 ENDED_KEPT_MIN: Final = 4096
 """Streams remembered after their end, lest a late or repeated Open asks the engine twice; more
 than all that are under way at once. Twice as many are kept at most."""
+FLUSH_LOOK_S: Final = 0.02
+"""Between two looks whether the last answers have left."""
 OWED_MAX: Final = 4096
 """Failures kept for routers until the mesh is back; one for each stream that ran."""
 ASKERS_MAX: Final = 1024
 """Router processes whose subjects are remembered; many times those that there are."""
+
+_HAIL: Final = "hail"
+"""Ends the subject on which we hear that no registry heard us."""
+_NOTHING: Final = frames.encode(Credit(0, 0))
+"""A frame of no stream."""
 
 _streams: Final = metrics.counter(
     "otela_gateway_streams_total", "Requests that a session took, by how they ended.", ("outcome",)
@@ -81,6 +89,7 @@ class Gateway:
         settings: GatewaySettings | None = None,
         provider: Identity | None = None,
         spawn: Spawn | None = None,
+        dials: bool = True,
         curfew: Curfew | None = None,
     ) -> None:
         self.client: Final = client
@@ -93,22 +102,29 @@ class Gateway:
         self._ended: set[Key] = set()
         self._ended_before: set[Key] = set()
         self._ways: dict[str, MeshWay] = {}
-        self._channels = (
-            Channels(path.session, self, provider=provider, spawn=spawn)
+        self._hearers = Hearers()
+        self._askers: dict[str, str] = {}
+        self._asking: set[asyncio.TimerHandle] = set()
+        self.channels: Final = (
+            Channels(path.session, self, provider=provider, spawn=spawn, dials=dials)
             if provider is not None and spawn is not None
             else None
         )
         self._owed: list[tuple[str, bytes]] = []
         self._timer: StreamTimer[Key] | None = None
-        self._sid = 0
+        self._sid = self._echo_sid = 0
         self._refusal = ""
         self._logs_rejection = Seldom()
         self._on_idle: asyncio.Event | None = None
 
     @property
     def in_flight(self) -> int:
-        """Return the requests that run."""
-        return len(self._streams)
+        """Return the requests that run; one at least while answers have not left this process."""
+        return len(self._streams) or int(self._has_unsent)
+
+    @property
+    def _has_unsent(self) -> bool:
+        return self.channels is not None and self.channels.unsent_bytes > 0
 
     async def start(self) -> None:
         """Take requests; the nearest server of the mesh knows when this returns.
@@ -119,6 +135,9 @@ class Gateway:
         self._timer = StreamTimer(self._settings.stream.ack_delay_s, self._deadline_of, self._tick)
         self.client.watch(self)
         self._sid = self.client.subscribe(subjects.data(self._path), self.on_message)
+        self._echo_sid = self.client.subscribe(
+            subjects.echoes(self._path), self._reject_echo, on_no_responders=self._on_unheard
+        )
         await self.client.round_trip()
 
     def drain(self, reason: str = "the session is draining") -> None:
@@ -126,11 +145,13 @@ class Gateway:
         self._refusal = reason
 
     async def wait_idle(self) -> None:
-        """Return when no request runs."""
+        """Return when no request runs, and every answer has left."""
         self._on_idle = self._on_idle or asyncio.Event()
         while self._streams:
             self._on_idle.clear()
             await self._on_idle.wait()
+        while self._has_unsent:  # noqa: ASYNC110 - no transport tells that it is empty
+            await asyncio.sleep(FLUSH_LOOK_S)
 
     def stop(self, reason: str = "the session ended") -> None:
         """Take nothing more; what still runs is broken off."""
@@ -138,10 +159,14 @@ class Gateway:
         if self._timer is None:
             return
         self.client.unsubscribe(self._sid)
+        self.client.unsubscribe(self._echo_sid)
+        for handle in self._asking:
+            handle.cancel()
+        self._asking.clear()
         for stream in tuple(self._streams.values()):
             stream.step(BreakOff(FailKind.ENGINE_LOST, reason))
-        if self._channels is not None:
-            self._channels.close()
+        if self.channels is not None:
+            self.channels.close()
         self.client.unwatch(self)
         self._timer.close()
         self._timer = None
@@ -159,8 +184,8 @@ class Gateway:
             return
         if not isinstance(frame, Invite):
             self._take((asker, frame.stream), way, frame)
-        elif self._channels is not None:
-            self._channels.invited(asker, frame)
+        elif self.channels is not None:
+            self.channels.invited(asker, frame)
 
     def on_mesh(self, *, connected: bool) -> None:
         """Break off what runs without a mesh; tell the routers when it is back."""
@@ -179,6 +204,48 @@ class Gateway:
         for stream in tuple(self._streams.values()):
             if isinstance(stream.way, MeshWay):
                 stream.hold()
+
+    def _on_unheard(self, message: Message) -> None:
+        """Take word that nobody heard a frame that asked for it."""
+        now, tail = time.monotonic(), message.subject.rpartition(".")[2]
+        if tail == _HAIL:
+            self._hearers.nobody_hears(now)
+            return
+        asker = self._askers.get(tail, "")
+        way = self._ways.get(asker)
+        if way is None or not self._has_stream_on(way):
+            self._hearers.forget(asker)
+            return
+        match self._hearers.missed(now, asker):
+            case Hearing.ASK_AGAIN:
+                self._hail()
+                self._ask_later(way)
+            case Hearing.GONE:
+                for stream in tuple(self._streams.values()):
+                    if stream.way is way:
+                        stream.step(BreakOff(FailKind.SILENT, "the router is gone"))
+            case Hearing.WAIT:
+                pass
+
+    def _hail(self) -> None:
+        """Let registries hear us, and us hear whether none does."""
+        # Under no incarnation that could be news: the session's own beats tell that.
+        beat = control.encode(control.Beat(incarnation=0, running=len(self._streams)))
+        self.client.publish(subjects.beat(self._path), beat, subjects.echo(self._path, _HAIL))
+
+    def _ask_later(self, way: MeshWay) -> None:
+        def ask() -> None:
+            self._asking.discard(handle)
+            way.ask_again(_NOTHING)
+
+        handle = asyncio.get_running_loop().call_later(CONFIRM_S, ask)
+        self._asking.add(handle)
+
+    def _has_stream_on(self, way: MeshWay) -> bool:
+        return any(stream.way is way for stream in self._streams.values())
+
+    def _reject_echo(self, _: Message) -> None:
+        self._reject(WireError("a message where only servers of the mesh have something to say"))
 
     # What channels call.
 
@@ -256,7 +323,11 @@ class Gateway:
     def _learn(self, asker: str, reply: str) -> MeshWay:
         if len(self._ways) >= ASKERS_MAX:
             self._ways.clear()
-        way = self._ways[asker] = MeshWay(self.client, subjects.answer(reply, self._path))
+            self._askers.clear()
+        number = f"{len(self._askers):x}"
+        self._askers[number] = asker
+        echo = subjects.echo(self._path, number)
+        way = self._ways[asker] = MeshWay(self.client, subjects.answer(reply, self._path), echo)
         return way
 
     def _remember(self, key: Key) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from opentela.core.errors import WireError
 from opentela.core.forecast import tokens_asked
@@ -24,6 +24,7 @@ from opentela.stream.events import (
     StartEngine,
     WriteBody,
 )
+from opentela.stream.hearing import ASK_EVERY_S
 from opentela.supervisor.curfew import AnswerLength, Curfew
 from opentela.supervisor.engine_connection import AnswerHead
 from opentela.supervisor.engine_http import EngineHttp, Exchange
@@ -47,20 +48,41 @@ class Way(Protocol):
         """Send a frame; False when it is surely not sent."""
 
 
-class MeshWay(NamedTuple):
-    """The mesh, as the way to one router process: `answers` is where that listens for us."""
+class MeshWay:
+    """The mesh, as the way to one router process.
 
-    client: DataClient
-    answers: str
+    Attributes:
+        answers: Where that listens for us.
+    """
+
+    __slots__ = ("_ask_at", "_client", "_echo", "answers")
+
+    def __init__(self, client: DataClient, answers: str, echo: str) -> None:
+        self.answers = answers
+        self._client = client
+        self._echo = echo
+        self._ask_at = 0.0
 
     @property
     def is_congested(self) -> bool:
         """Whether the mesh takes less than is sent."""
-        return self.client.is_congested
+        return self._client.is_congested
 
     def publish(self, payload: bytes) -> bool:
-        """Send a frame; False when no connection takes it."""
-        return self.client.publish(self.answers, payload)
+        """Send a frame; False when no connection takes it.
+
+        Now and then one asks for word, on our own subject, when nobody hears it.
+        """
+        now = time.monotonic()
+        if now < self._ask_at:
+            return self._client.publish(self.answers, payload)
+        self._ask_at = now + ASK_EVERY_S
+        return self._client.publish(self.answers, payload, self._echo)
+
+    def ask_again(self, payload: bytes) -> None:
+        """Send a frame that asks for such word."""
+        self._ask_at = 0.0
+        self.publish(payload)
 
 
 class Host(Protocol):

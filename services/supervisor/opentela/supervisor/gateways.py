@@ -7,8 +7,9 @@ from opentela.core.errors import MeshUnavailableError
 from opentela.core.ids import SessionId
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.identity import Identity
-from opentela.supervisor.channels import Spawn
+from opentela.supervisor.channels import Channels, Spawn
 from opentela.supervisor.curfew import Curfew
+from opentela.supervisor.door import Door
 from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.events import Carried
 from opentela.supervisor.gateway import Gateway, GatewaySettings
@@ -32,9 +33,15 @@ class Gateways:
         spawn: Spawn,
         *,
         provider: Identity | None = None,
+        calls_home: bool = True,
+        door: Door | None = None,
     ) -> None:
         self._data = data
         self._provider = provider
+        self._calls_home = calls_home
+        self._door = door
+        if door is not None:
+            door.find = self._channels_of
         self._settings = settings
         self._spawn = spawn
         self._open: dict[SessionId, Gateway] = {}
@@ -56,9 +63,12 @@ class Gateways:
             settings=self._settings,
             provider=self._provider,
             spawn=self._spawn,
+            dials=self._calls_home,
             curfew=self.curfew,
         )
         self._open[path.session] = gateway
+        if self._door is not None and gateway.channels is not None:
+            gateway.channels.on_announced = self._door.announced
         try:
             await gateway.start()
         except MeshUnavailableError as error:
@@ -86,6 +96,10 @@ class Gateways:
         for gateway in self._open.values():
             gateway.stop()
         self._open.clear()
+
+    def _channels_of(self, session: str) -> Channels | None:
+        gateway = self._open.get(SessionId(session))
+        return gateway.channels if gateway is not None else None
 
     async def _retire(self, path: SessionPath, limit_s: float) -> None:
         gateway = self._open.get(path.session)

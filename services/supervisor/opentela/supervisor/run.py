@@ -20,6 +20,7 @@ from opentela.supervisor import caches, hardware, pod
 from opentela.supervisor import walltime as walltimes
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import GatewayConfig, SupervisorConfig
+from opentela.supervisor.door import Door
 from opentela.supervisor.ending import EndFinder
 from opentela.supervisor.engine_runner import EngineRunner
 from opentela.supervisor.engines import adapter_for
@@ -60,7 +61,8 @@ async def serve(
     """
     finder = EndFinder(walltime, os.environ, SystemClock().wall())
     config = _as_told(config, finder)
-    machine = await _machine(config, argv, place, finder)
+    door = await _opened(config, access)
+    machine = await _machine(config, argv, place, finder, door)
     caches_of_node = caches.variables(config.cache, os.environ)
     shell = SupervisorShell(
         machine,
@@ -78,6 +80,8 @@ async def serve(
             on_state=lambda state, _: shell.mesh_changed(connected=state is BusState.CONNECTED),
         )
         data = DataClient(access, name=place.node)
+        if door is not None:
+            stack.callback(door.close)
         clients: tuple[NatsBus | DataClient, ...] = (bus, data)
         for client in clients:
             stack.push_async_callback(client.close)
@@ -89,7 +93,9 @@ async def serve(
                 data,
                 gateway_settings(config.gateway),
                 shell.spawn,
-                provider=access.identity if config.gateway.calls_home else None,
+                provider=access.identity,
+                calls_home=config.gateway.calls_home,
+                door=door,
             ),
             voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
@@ -127,7 +133,11 @@ def _as_told(config: SupervisorConfig, finder: EndFinder) -> SupervisorConfig:
 
 
 async def _machine(
-    config: SupervisorConfig, argv: Sequence[str], place: Place, finder: EndFinder
+    config: SupervisorConfig,
+    argv: Sequence[str],
+    place: Place,
+    finder: EndFinder,
+    door: Door | None,
 ) -> Machine:
     clock = SystemClock()
     ends_at = await finder.first()
@@ -144,6 +154,7 @@ async def _machine(
             hardware=found.name,
             gpus=found.gpus,
             walltime_ends_at=ends_at,
+            door=door.offer if door is not None else None,
         ),
         walltime=walltimes.plan(config.walltime, ends_at=ends_at, wall=clock.wall()),
         # Session nonces come from it, too: they must differ from those of every other process.
@@ -151,6 +162,15 @@ async def _machine(
         now=clock.now(),
         can_end_move=finder.can_move,
     )
+
+
+async def _opened(config: SupervisorConfig, access: Access) -> Door | None:
+    """Return where routers dial us, if anywhere; our claims name it, so it is opened first."""
+    if not config.door.address:
+        return None
+    door = Door(config.door, provider=access.identity)
+    await door.open()
+    return door
 
 
 def gateway_settings(config: GatewayConfig) -> GatewaySettings:
