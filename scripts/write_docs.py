@@ -20,6 +20,7 @@ CONFIGURED: Final = {
     "registry": "opentela.registry.config:RegistryConfig",
     "supervisor": "opentela.supervisor.config:SupervisorConfig",
     "placer": "opentela.placer.live.config:PlacerConfig",
+    "agent": "opentela.supervisor.agent.config:AgentConfig",
     "keep": "opentela.supervisor.slurm.succession:Rules",
 }
 _PART: Final = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -96,6 +97,8 @@ def configuration(service: str) -> str:
     form = getattr(importlib.import_module(module), name)
     lines = ["| field | default | |", "|---|---|---|"]
     for knob in knobs(form):
+        if service == "agent" and knob.path.startswith("supervisor."):
+            continue  # they stand in a table of their own
         text = knob.text.replace("|", "\\|")
         lines.append(f"| `{knob.path}` | {knob.default} | {text} |")
     return "\n".join(lines) + "\n"
@@ -348,6 +351,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "router configuration": lambda: configuration("router"),
     "registry configuration": lambda: configuration("registry"),
     "supervisor configuration": lambda: configuration("supervisor"),
+    "agent configuration": lambda: configuration("agent"),
     "placer configuration": lambda: configuration("placer"),
     "keep configuration": lambda: configuration("keep"),
 }

@@ -22,6 +22,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     },
     "Provide": {
         "start": "Run an engine and offer its models to the mesh.",
+        "agent": "Offer this allocation's GPUs, and run on them what placers tell.",
         "submit": "Run an engine in Slurm jobs and offer its models to the mesh.",
         "jobs": "List the jobs of your services.",
         "cancel": "End a service: its jobs leave in order, and none follows.",

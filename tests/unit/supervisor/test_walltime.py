@@ -47,6 +47,13 @@ def test_the_earlier_of_flag_and_slurm_counts() -> None:
     assert end("5m", slurm, NOON) == NOON + 300
 
 
+def test_an_instant_can_be_given_instead_of_a_length() -> None:
+    """Whoever starts us may know the end better than how long our own start takes."""
+    assert end(f"@{NOON + 60:.0f}", {}, NOON) == NOON + 60
+    with pytest.raises(ConfigError, match="--walltime"):
+        end("@soon", {}, NOON)
+
+
 def test_a_malformed_end_of_slurm_names_its_variable() -> None:
     """Nothing is guessed."""
     with pytest.raises(ConfigError, match=r"\$SLURM_JOB_END_TIME"):

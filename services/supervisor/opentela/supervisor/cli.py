@@ -49,6 +49,7 @@ from opentela.supervisor.run import serve
     metavar="KEY=VALUE",
     help="For those who choose; repeatable.",
 )
+@click.option("--report-fd", "report_to", type=int, hidden=True)
 @add_options(SupervisorConfig, service="supervisor")
 @click.argument("argv", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def start(
@@ -60,6 +61,7 @@ def start(
     walltime: str,
     aliases: tuple[str, ...],
     labels: tuple[str, ...],
+    report_to: int | None,
     argv: tuple[str, ...],
 ) -> None:
     """Run an engine and offer its models to the mesh.
@@ -73,8 +75,8 @@ def start(
         access=access or config.access,
         site=site or config.site,
         node=node or config.node,
-        aliases={**config.aliases, **_pairs(aliases, "--model-alias", needs_value=False)},
-        labels={**config.labels, **_pairs(labels, "--label", needs_value=True)},
+        aliases={**config.aliases, **pairs(aliases, "--model-alias", needs_value=False)},
+        labels={**config.labels, **pairs(labels, "--label", needs_value=True)},
     )
     command.check(argv, os.environ)
     admitted = admission(config)
@@ -84,7 +86,15 @@ def start(
         # What is here now stays: a whole collection, which stops every stream, has none of it.
         gc.collect()
         gc.freeze()
-        await serve(life, config, argv, access=admitted, place=place, walltime=walltime)
+        await serve(
+            life,
+            config,
+            argv,
+            access=admitted,
+            place=place,
+            walltime=walltime,
+            report_to=report_to,
+        )
 
     service.run(main, name="supervisor", log_config=config.log)
 
@@ -134,8 +144,13 @@ def _as_name(text: str) -> str:
     return kept.strip("-_")[:63]
 
 
-def _pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, str]:
-    pairs = {}
+def pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, str]:
+    """Return the pairs that an option was *given*.
+
+    Raises:
+        ConfigError: One is none; names the option *field*.
+    """
+    found = {}
     for one in given:
         key, equals, value = one.partition("=")
         if not key or (needs_value and not equals):
@@ -145,5 +160,5 @@ def _pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, 
                 f"{field} {one!r} names no alias",
                 remedy="write it as ALIAS, or as ALIAS=MODEL where the engine has several",
             )
-        pairs[key] = value
-    return pairs
+        found[key] = value
+    return found

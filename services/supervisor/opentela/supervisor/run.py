@@ -18,6 +18,7 @@ from opentela.service import Lifecycle, SystemClock
 from opentela.stream.callee import CalleeSettings
 from opentela.supervisor import caches, hardware, pod
 from opentela.supervisor import walltime as walltimes
+from opentela.supervisor.agent.report import Reporter
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import GatewayConfig, SupervisorConfig
 from opentela.supervisor.door import Door
@@ -51,6 +52,7 @@ async def serve(
     access: Access,
     place: Place,
     walltime: str,
+    report_to: int | None = None,
 ) -> None:
     """Run the command *argv* and offer it to the mesh until it fails for good or we are to leave.
 
@@ -59,15 +61,17 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
+    reporter = None if report_to is None else Reporter(report_to)
     finder = EndFinder(walltime, os.environ, SystemClock().wall())
     config = _as_told(config, finder)
     door = await _opened(config, access)
     machine = await _machine(config, argv, place, finder, door)
     caches_of_node = caches.variables(config.cache, os.environ)
+    ready_file = ReadyFile(config.ready_file, wall=SystemClock().wall, on_ready=life.ready)
     shell = SupervisorShell(
         machine,
         clock=SystemClock(),
-        on_ready=ReadyFile(config.ready_file, wall=SystemClock().wall, on_ready=life.ready).tell,
+        on_ready=reporter.beside(ready_file.tell, machine) if reporter else ready_file.tell,
         shows_output=bool(config.health.token_file),
     )
     async with AsyncExitStack() as stack:
@@ -85,8 +89,8 @@ async def serve(
         clients: tuple[NatsBus | DataClient, ...] = (bus, data)
         for client in clients:
             stack.push_async_callback(client.close)
-        await _reclaim()
-        missed = await _reach(clients)
+        await end_remains()
+        missed = await reach(clients)
         await shell.run(
             runner=_runner(argv, config, caches_of_node, copier, shell),
             gateways=Gateways(
@@ -179,13 +183,14 @@ def gateway_settings(config: GatewayConfig) -> GatewaySettings:
     return GatewaySettings(streams_max=config.streams_max, stream=CalleeSettings(**stream))
 
 
-async def _reclaim() -> None:
+async def end_remains() -> None:
+    """End what engines of dead supervisors left on this host."""
     killed = await asyncio.to_thread(reclaim)
     if killed:
         log.warning("engine_remains_killed", pids=killed)
 
 
-async def _reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | DataClient]:
+async def reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | DataClient]:
     """Connect to the mesh; return what could not, for now.
 
     Raises:
@@ -193,7 +198,7 @@ async def _reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | Data
     """
     missed = []
 
-    async def reach(client: NatsBus | DataClient) -> None:
+    async def dial(client: NatsBus | DataClient) -> None:
         try:
             await client.open(MESH_WAIT_S)
         except MeshUnavailableError as error:
@@ -202,7 +207,7 @@ async def _reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | Data
 
     async with asyncio.TaskGroup() as group:
         for client in clients:
-            group.create_task(reach(client))
+            group.create_task(dial(client))
     return missed
 
 

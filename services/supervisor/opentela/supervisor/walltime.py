@@ -70,13 +70,16 @@ def duration_s(text: str, *, field: str) -> float:
 def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
     """Return when the allocation ends, in Unix seconds; 0 when nobody knows.
 
-    The earlier of `--walltime` and the environment's word counts.
+    The earlier of `--walltime` and the environment's word counts. The former is a length of time,
+    or `@` and Unix seconds.
 
     Raises:
         ConfigError: Either is malformed.
     """
     ends = []
-    if flag:
+    if flag.startswith("@") and flag[1:].isdecimal():
+        ends.append(float(flag[1:]))
+    elif flag:
         ends.append(wall + duration_s(flag, field="--walltime"))
     if given := environ.get(_END_VARIABLE, ""):
         try:

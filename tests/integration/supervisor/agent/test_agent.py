@@ -1,0 +1,202 @@
+"""`otela agent` from a placer's first word to the end of the last process."""
+
+import os
+import signal
+import time
+
+import pytest
+from tests.integration.supervisor.agent.conftest import (
+    Agent,
+    Placer,
+    StartAgent,
+    of_start,
+)
+from tests.integration.supervisor.conftest import Ask, Witness
+
+from opentela.core.record import Claim, Lifecycle
+from opentela.supervisor import proctree
+from opentela.testing.waiting import until
+from opentela.wire import frames
+from opentela.wire.command import AGENT, COMMAND, TEMPLATES, Look, Replica, Start
+
+pytestmark = pytest.mark.nats
+
+
+def latest(witness: Witness, session: str) -> Claim:
+    return [one for one in witness.claims if one.session == session][-1]
+
+
+async def gone(agent: Agent, *starts: str) -> None:
+    await until(lambda: not any(map(agent.born, starts)), "the end of every process", within_s=15)
+
+
+async def test_a_placer_finds_an_agent_and_runs_a_replica(
+    agent: StartAgent, placer: Placer, witness: Witness, ask: Ask
+) -> None:
+    """It joins without models, runs what it is told, and the engine serves as any other does."""
+    one = await agent("--label", "tier=a", "--node", "n1")
+    offer = latest(witness, one.path.session).offer
+    assert (offer.models, offer.hardware, offer.gpus) == ((), "cpu", 0)
+    assert offer.labels == {"tier": "a", TEMPLATES: "fake,long,broken"}
+    told = await placer.say(one.path, Look())
+    assert (told.gpus, told.hardware, told.replicas) == (("0", "1", "2", "3"), "cpu", ())
+
+    told = await placer.start(one, tp=2, context_max=512)
+    assert told.accepted, told.reason
+    (replica,) = told.replicas
+    assert (replica.state, replica.gpus) == ("launching", ("0", "1"))
+    ready = await placer.wait_for(one, replica.start, "ready")
+    claim = latest(witness, ready.session)
+    assert claim.lifecycle is Lifecycle.SERVING
+    assert claim.node == "n1"
+    (model,) = claim.offer.models
+    assert (model.name, model.context_max) == ("tiny", 512)
+    assert claim.offer.labels == {"tier": "a", COMMAND: replica.start, AGENT: one.path.session}
+    assert one.told_of(replica.start, "TOLD") == "by the template"
+    await (await ask(claim)).finished()
+
+    assert (await placer.stop(one, replica.start)).accepted
+    stopped = await placer.wait_for(one, replica.start, "stopped")
+    assert (stopped.gpus, stopped.reason) == ((), "stopped by the placer")
+    assert one.born(replica.start) == []
+    assert witness.lives()[ready.session] == ["JOINING", "SERVING", "DRAINING", "LEFT"]
+    one.process.terminate()
+    assert await one.ended() == 0, one.said()
+    assert witness.lives()[one.path.session] == ["JOINING", "SERVING", "DRAINING", "LEFT"]
+
+
+async def test_two_commands_never_share_a_gpu(agent: StartAgent, placer: Placer) -> None:
+    """What does not fit is refused by name, until what holds it is gone to the last process."""
+    one = await agent()
+    first = (await placer.start(one, tp=2)).replicas[0]
+    second = (await placer.start(one, tp=2)).replicas[1]
+    assert (first.gpus, second.gpus) == (("0", "1"), ("2", "3"))
+    refused = await placer.start(one)
+    assert refused.reason == "1 GPUs are asked for, and 0 of 4 are free"
+    await placer.wait_for(one, first.start, "ready")
+    await placer.stop(one, first.start)
+    while not (told := await placer.start(one, tp=2)).accepted:
+        assert (await placer.replica(one, first.start)).gpus == ("0", "1")
+    assert one.born(first.start) == []
+    assert told.replicas[-1].gpus == ("0", "1")
+
+
+async def test_a_repeated_command_is_done_once_and_a_late_term_not_at_all(
+    agent: StartAgent, placer: Placer
+) -> None:
+    """Answers get lost, and placers lose their lease without knowing it."""
+    one = await agent()
+    placer.term = 5
+    said = placer.ulid()
+    for _ in range(3):
+        told = await placer.say(
+            one.path, Start(command=said, term=5, template="fake", model="tiny")
+        )
+        assert told.accepted
+        assert len(told.replicas) == 1
+    placer.term = 4
+    late = await placer.stop(one, said)
+    assert (late.accepted, late.reason) == (False, "term 4 is over: 5 was heard of")
+    assert (await placer.replica(one, said)).state != "draining"
+    unwanted = await placer.start(one, model="other", term=5)
+    assert unwanted.reason.startswith("model other is not allowed here")
+    assert len(one.events("replica_started")) <= 1
+
+
+async def test_an_engine_that_cannot_run_is_told_as_failed(
+    agent: StartAgent, placer: Placer
+) -> None:
+    """With its GPUs free and the reason told."""
+    one = await agent()
+    start = (await placer.start(one, template="broken")).replicas[0].start
+    failed = await placer.wait_for(one, start, "failed")
+    assert (failed.gpus, failed.reason) == ((), "engine exited with status 3")
+
+
+async def test_what_is_killed_is_started_again_as_another_session(
+    agent: StartAgent, placer: Placer, witness: Witness
+) -> None:
+    """An engine by its supervisor, that by the agent, each on the same GPUs.
+
+    Of a supervisor that was killed, the engine goes first: two of them would share the GPUs.
+    """
+    one = await agent()
+    start = (await placer.start(one)).replicas[0].start
+    first = await placer.wait_for(one, start, "ready")
+    os.kill(one.engine_of(start), signal.SIGKILL)
+    await until(lambda: latest(witness, first.session).lifecycle is Lifecycle.DOWN, "its end")
+    second = await followed(one, placer, first)
+    before = [proctree.read(pid) for pid in one.born(start)]
+    os.kill((await one.event("replica_started"))["pid"], signal.SIGKILL)
+    third = await followed(one, placer, second)
+    assert [old for old in before if old and proctree.is_same(old)] == []
+    assert one.events("replica_relaunched")[0]["reason"].endswith("SIGKILL")
+    assert first.gpus == second.gpus == third.gpus
+    assert len({claim.session for claim in of_start(witness, start)}) == 3
+
+
+async def followed(agent: Agent, placer: Placer, old: Replica) -> Replica:
+    """Return a replica once another session of it serves."""
+
+    async def is_other() -> bool:
+        return (await placer.replica(agent, old.start)).session != old.session
+
+    await until(is_other, "another session", within_s=20)
+    return await placer.wait_for(agent, old.start, "ready")
+
+
+async def test_the_end_of_an_agent_that_is_killed_is_that_of_its_engines(
+    agent: StartAgent, placer: Placer
+) -> None:
+    """Nobody is left to ask them, and still nothing holds a GPU."""
+    one = await agent()
+    starts = [(await placer.start(one)).command for _ in range(2)]
+    for start in starts:
+        await placer.wait_for(one, start, "ready")
+    assert all(map(one.born, starts))
+    one.remember()
+    one.process.kill()
+    await one.process.wait()
+    await gone(one, *starts)
+    await until(lambda: one.alive() == [], "the end of guardians, too")
+
+
+async def test_an_agent_that_is_asked_to_stop_drains_everything(
+    agent: StartAgent, placer: Placer, witness: Witness, ask: Ask
+) -> None:
+    """Running answers are finished, and its own session is the last to leave."""
+    one = await agent()
+    start = (await placer.start(one, template="long")).replicas[0].start
+    ready = await placer.wait_for(one, start, "ready")
+    asker = await ask(latest(witness, ready.session), stream=True)
+    await asker.got(frames.Data)
+    one.process.terminate()
+    await until(
+        lambda: latest(witness, one.path.session).lifecycle is Lifecycle.DRAINING, "draining"
+    )
+    await asker.got(frames.End)
+    assert await one.ended() == 0, one.said()
+    assert one.born(start) == []
+    assert witness.lives()[ready.session][-2:] == ["DRAINING", "LEFT"]
+    assert witness.claims[-1].session == one.path.session
+    assert witness.claims[-1].lifecycle is Lifecycle.LEFT
+
+
+async def test_everything_has_left_before_the_walltime(
+    agent: StartAgent, placer: Placer, witness: Witness
+) -> None:
+    """Replicas as well as the agent, and nobody is asked to; they know the very same end."""
+    ends_at = time.time() + 20
+    options = ("supervisor.walltime.reserve_s=7", "supervisor.walltime.margin_s=3")
+    settings = (word for one in options for word in ("--set", one))
+    one = await agent("--walltime", f"@{ends_at:.0f}", *settings)
+    start = (await placer.start(one)).command
+    await until(lambda: bool(of_start(witness, start)), "its session")
+    assert {of_start(witness, start)[0].offer.walltime_ends_at, latest(witness, one.path.session)
+            .offer.walltime_ends_at} == {round(ends_at)}  # fmt: skip
+    assert await one.ended() == 0, one.said()
+    assert time.time() < ends_at
+    assert one.born(start) == []
+    assert of_start(witness, start)[-1].lifecycle is Lifecycle.LEFT
+    assert latest(witness, one.path.session).lifecycle is Lifecycle.LEFT
+    assert latest(witness, one.path.session).reason == "the walltime ends"

@@ -1,0 +1,96 @@
+"""An allocation's GPUs one by one, and what gives an engine some of them."""
+
+import pytest
+
+from opentela.core.errors import ConfigError
+from opentela.supervisor.agent import devices
+from opentela.supervisor.agent.devices import Devices, Maker
+from opentela.supervisor.gpus import AMD_VISIBLE, NVIDIA_VISIBLE, Gpu
+
+H100 = [Gpu(number, "NVIDIA H100", f"GPU-{number}") for number in range(4)]
+MI300 = [Gpu(number, "MI300X") for number in range(4)]
+
+
+def nvidia(**environ: str) -> Devices:
+    return devices.of_tools(H100, environ, NVIDIA_VISIBLE, Maker.NVIDIA)
+
+
+def amd(**environ: str) -> Devices:
+    return devices.of_tools(MI300, environ, AMD_VISIBLE, Maker.AMD)
+
+
+def test_every_gpu_is_offered_unless_the_environment_says_less() -> None:
+    """By index, or as the environment names them."""
+    assert nvidia() == Devices("NVIDIA H100", ("0", "1", "2", "3"), Maker.NVIDIA)
+    assert nvidia(CUDA_VISIBLE_DEVICES="2, 3").ids == ("2", "3")
+    assert nvidia(CUDA_VISIBLE_DEVICES="GPU-1,GPU-3").ids == ("GPU-1", "GPU-3")
+    assert nvidia(CUDA_VISIBLE_DEVICES="") == Devices("cpu", (), Maker.NONE)
+    assert amd(ROCR_VISIBLE_DEVICES="1,2").ids == ("1", "2")
+    assert nvidia().gpus == 4
+
+
+def test_a_gpu_that_is_named_twice_is_offered_once() -> None:
+    """Two replicas would share it."""
+    assert nvidia(CUDA_VISIBLE_DEVICES="1,1,2").ids == ("1", "2")
+
+
+def test_slurm_is_believed_where_no_tool_knows() -> None:
+    """It says how many, and under which numbers a job sees them."""
+    told = {"SLURM_GPUS_ON_NODE": "2", "SLURM_STEP_GPUS": "4,5", "CUDA_VISIBLE_DEVICES": "0,1"}
+    assert devices.of_slurm(told) == Devices("gpu", ("0", "1"), Maker.UNKNOWN)
+    assert devices.of_slurm({"SLURM_GPUS_ON_NODE": "2"}).ids == ("0", "1")
+    assert devices.of_slurm({}).ids == ()
+
+
+def test_places_on_the_cpu_are_no_gpus() -> None:
+    """They only count as if they were, when replicas are placed."""
+    found = devices.slots(3)
+    assert (found.hardware, found.ids, found.gpus) == ("cpu", ("0", "1", "2"), 0)
+    assert devices.variables(found, ["0"], {"SLURM_STEP_GPUS": "0", "SLURM_GPUS_ON_NODE": "1"}) == {
+        "CUDA_VISIBLE_DEVICES": "",
+        "HIP_VISIBLE_DEVICES": "",
+        "SLURM_STEP_GPUS": None,
+        "SLURM_GPUS_ON_NODE": None,
+    }
+
+
+def test_some_of_them_can_be_kept_back() -> None:
+    """One that is not there is a mistake."""
+    assert devices.only(nvidia(), ["2", "0"]).ids == ("0", "2")
+    assert devices.only(nvidia(), []).ids == ("0", "1", "2", "3")
+    with pytest.raises(ConfigError, match=r"gpus: '7' is none") as raised:
+        devices.only(nvidia(), ["7"])
+    assert raised.value.remedy == "it has 0, 1, 2, 3"
+
+
+def test_an_engine_sees_its_own_gpus_alone() -> None:
+    """By the numbers that the tools use; Slurm's words to the job agree with it."""
+    assert devices.variables(nvidia(), ["1", "2"], {}) == {
+        "CUDA_VISIBLE_DEVICES": "1,2",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    environ = {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "0,1", "SLURM_GPUS_ON_NODE": "2"}
+    assert devices.variables(nvidia(**environ), ["1"], environ) == {
+        "CUDA_VISIBLE_DEVICES": "1",
+        "SLURM_STEP_GPUS": "1",
+        "SLURM_GPUS_ON_NODE": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, {"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": None}),
+        (
+            {"ROCR_VISIBLE_DEVICES": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"},
+            {"ROCR_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": None},
+        ),
+        (
+            {"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "1,2"},
+            {"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": None},
+        ),
+    ],
+)
+def test_amd_counts_once(environ: dict[str, str], expected: dict[str, str | None]) -> None:
+    """HIP counts among what ROCR leaves: only one of them is narrowed."""
+    assert devices.variables(amd(**environ), ["2"], environ) == expected
