@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from opentela.router.answers import Answer, is_event_stream, presented, value_of
+from opentela.router.answers import Answer, is_event_stream, presented, shown_status, value_of
 from opentela.wire.frames import Headers
 
 JSON: Headers = (("Content-Type", "application/json"),)
@@ -70,6 +70,18 @@ def test_429_without_json_is_a_rate_limit() -> None:
     answer = presented(Answer(429, (("retry-after", "7"),), b"slow down"))
     assert json.loads(answer.body)["error"]["type"] == "rate_limit_error"
     assert ("retry-after", "7") in answer.headers
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+def test_an_engine_that_locks_its_provider_out_says_nothing_of_the_clients_key(status: int) -> None:
+    """Client libraries stop at these, and people change keys that are in order."""
+    said = b'{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}'
+    answer = presented(Answer(status, JSON, said))
+    error = json.loads(answer.body)["error"]
+    assert (answer.status, error["code"], error["type"]) == (502, "engine_error", "server_error")
+    assert "API key" not in error["message"]
+    assert shown_status(status) == 502
+    assert shown_status(404) == 404
 
 
 def test_compressed_errors_pass_raw_when_they_claim_to_be_json() -> None:

@@ -313,6 +313,24 @@ def test_an_answer_of_an_engines_surroundings_is_tried_elsewhere(status: int) ->
     assert client.outcome is Outcome.OK
 
 
+def test_an_engine_that_does_not_take_its_own_key_is_passed_by() -> None:
+    """It has not begun; if there is no other, the client hears of an engine, not of its key."""
+    client = Client()
+    client.head(401)
+    client.data(b"{}")
+    actions = client.end()
+    assert ended(actions).result is Result.ERRORED
+    assert actions[1] == TryOn(B, 100.0)
+    client.head(401)
+    client.end()
+    alone = Client(candidates=(A,))
+    alone.head(401)
+    last = alone.end()[-1]
+    assert isinstance(last, Reply)
+    assert last.answer.status == 502
+    assert alone.outcome is Outcome.ENGINE_ERROR
+
+
 def test_the_last_such_answer_reaches_the_client_as_an_error_object() -> None:
     """With its own status."""
     client = Client(candidates=(A,))

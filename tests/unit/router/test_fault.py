@@ -26,6 +26,7 @@ STATUSES = {
     FaultKind.BUSY: (429, "router_busy"),
     FaultKind.HEAD_TOO_LARGE: (431, "headers_too_large"),
     FaultKind.INTERNAL: (500, "internal_error"),
+    FaultKind.ENGINE_ERROR: (502, "engine_error"),
     FaultKind.ENGINE_FAILED: (502, "engine_failed"),
     FaultKind.NO_LIVE_SESSION: (503, "model_unavailable"),
     FaultKind.MODEL_LOADING: (503, "model_loading"),

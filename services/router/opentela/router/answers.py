@@ -24,10 +24,15 @@ _JSON: Final = ("content-type", "application/json")
 # A body that is replaced takes the headers that described it along.
 _OF_BODY: Final = frozenset({"content-type", "content-encoding", "content-language", "etag"})
 
-TRY_ELSEWHERE: Final = frozenset({502, 503, 504})
+UNAUTHENTICATED: Final = 401
+"""The engine does not take its supervisor's key."""
+TRY_ELSEWHERE: Final = frozenset({502, 503, 504, UNAUTHENTICATED})
 """Answers of an engine's surroundings rather than of the engine: another session may do better."""
-SURELY_NOT_BEGUN: Final = frozenset({503})
+SURELY_NOT_BEGUN: Final = frozenset({503, UNAUTHENTICATED})
 """Refusals; 502 and 504 may come after the engine began."""
+_NOT_THE_CLIENTS: Final = frozenset({UNAUTHENTICATED, 403, 407})
+"""Between the engine and its provider: the client has no key there, and would doubt its own."""
+_BAD_GATEWAY: Final = 502
 
 
 class Answer(NamedTuple):
@@ -65,13 +70,25 @@ def is_event_stream(status: int, headers: Headers) -> bool:
     )
 
 
+def shown_status(status: int) -> int:
+    """Return the status that the client gets for an engine's."""
+    return _BAD_GATEWAY if status in _NOT_THE_CLIENTS else status
+
+
 def presented(answer: Answer) -> Answer:
     """Return *answer* as an OpenAI client can read it."""
+    if answer.status in _NOT_THE_CLIENTS:
+        message = f"The engine answered {answer.status}: it does not let its provider in."
+        return _explained(answer, Fault(kind=FaultKind.ENGINE_ERROR, message=message))
     if answer.status < _ERROR or _reads_as_error(answer):
         return answer
-    headers = tuple(pair for pair in answer.headers if pair[0].lower() not in _OF_BODY)
     fault = Fault(kind=_kind(answer.status), status=answer.status, message=_message(answer))
-    return Answer(answer.status, (*headers, _JSON), envelope(fault))
+    return _explained(answer, fault)
+
+
+def _explained(answer: Answer, fault: Fault) -> Answer:
+    headers = tuple(pair for pair in answer.headers if pair[0].lower() not in _OF_BODY)
+    return Answer(fault.http_status, (*headers, _JSON), envelope(fault))
 
 
 def _reads_as_error(answer: Answer) -> bool:

@@ -33,6 +33,7 @@ from opentela.router.answers import (
     Answer,
     is_event_stream,
     presented,
+    shown_status,
     value_of,
 )
 from opentela.router.attempt_events import (
@@ -212,8 +213,8 @@ class Attempts:
         self._phase = Phase.COMMITTED
         self._held = []
         self.first_at = now
-        self.status = self._head.status
-        return [Commit(self._head.status, self._head.headers, data)]
+        self.status = shown_status(self._head.status)
+        return [Commit(self.status, self._head.headers, data)]
 
     def _on_end(self, now: float, _: End) -> list[Action]:
         if self._phase is Phase.HEADED:
@@ -356,9 +357,10 @@ class Attempts:
         return Result.ERRORED if self._head.status >= ENGINE_ERROR else Result.ANSWERED
 
     def _reply(self, answer: Answer) -> list[Action]:
-        self.status = answer.status
+        shown = presented(answer)
+        self.status = shown.status
         self._conclude(outcome_of(self.status))
-        return [Reply(presented(answer))]
+        return [Reply(shown)]
 
     def _finish(self, outcome: Outcome) -> list[Action]:
         self._conclude(outcome)

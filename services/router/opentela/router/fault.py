@@ -31,6 +31,7 @@ class FaultKind(Enum):
     BUSY = _Row(429, "rate_limit_error", "router_busy")
     HEAD_TOO_LARGE = _Row(431, "invalid_request_error", "headers_too_large")
     INTERNAL = _Row(500, "server_error", "internal_error")
+    ENGINE_ERROR = _Row(502, "server_error", "engine_error")
     ENGINE_FAILED = _Row(502, "server_error", "engine_failed")
     NO_LIVE_SESSION = _Row(503, "server_error", "model_unavailable")
     MODEL_LOADING = _Row(503, "server_error", "model_loading")
