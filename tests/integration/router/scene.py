@@ -84,17 +84,21 @@ class Scene:
         """Run one at the leaf; its owner speaks, and its engine does as *script* says."""
         owner = new_owner(site=LEAF, models=models)
         engine = await self.stack.enter_async_context(RawEngine(script))
+        gateway, voice = await self.run_gateway(owner, EngineHttp(engine.address))
+        return Session(owner, voice, gateway, engine)
+
+    async def run_gateway(self, owner: Owner, http: EngineHttp) -> tuple[Gateway, FakeSession]:
+        """Run what a supervisor runs beside any engine, and speak for it."""
         access = self.field.mesh.access(role="provider", provider="p", at=LEAF)
         client = await self.stack.enter_async_context(
             await data_client.connect(access, name="session")
         )
-        http = EngineHttp(engine.address)
         self.stack.callback(http.close)
         gateway = Gateway(client, owner.path, http)
         await gateway.start()
         self.stack.callback(gateway.stop)
         voice = await self.stack.enter_async_context(self.field.session(owner, at=LEAF))
-        return Session(owner, voice, gateway, engine)
+        return gateway, voice
 
     async def serving(self, *sessions: Session) -> None:
         """Return once the router would route to exactly these."""
