@@ -20,6 +20,7 @@ CONFIGURED: Final = {
     "registry": "opentela.registry.config:RegistryConfig",
     "supervisor": "opentela.supervisor.config:SupervisorConfig",
     "placer": "opentela.placer.live.config:PlacerConfig",
+    "model": "opentela.placer.live.config:ModelConfig",
     "agent": "opentela.supervisor.agent.config:AgentConfig",
     "keep": "opentela.supervisor.slurm.succession:Rules",
 }
@@ -282,8 +283,8 @@ def asyncapi() -> str:
             "title": "Events of opentela",
             "version": "1",
             "description": (
-                "What happens to sessions and what placers decide, for tools. Every registry tells every change; the id is"
-                " the same, so that JetStream and readers drop the repetition. Where the hub has"
+                "What happens to sessions and what placers decide, for tools. Every registry tells"
+                " every change; the id is the same, so that JetStream and readers drop the repetition. Where the hub has"
                 f" JetStream, the stream {subjects.HISTORY} in the domain {subjects.DOMAIN} keeps"
                 f" {history.DAYS} days of them."
             ),
@@ -353,6 +354,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "supervisor configuration": lambda: configuration("supervisor"),
     "agent configuration": lambda: configuration("agent"),
     "placer configuration": lambda: configuration("placer"),
+    "placed models": lambda: configuration("model"),
     "keep configuration": lambda: configuration("keep"),
 }
 

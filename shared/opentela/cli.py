@@ -44,6 +44,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "mesh": "Set a mesh up, admit providers, connect sites.",
         "registry": "Run a registry.",
         "router": "Run a router.",
+        "placer": "Decide which models run on the agents of a mesh, and have it done.",
     },
 }
 """What help prints, so that printing it imports no service; a test compares it with the commands'

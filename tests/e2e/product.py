@@ -223,7 +223,7 @@ class Product:
         """Start a registry, at the hub or *at* a leaf that lets it in; wait until it takes work."""
         access = self.admit("registry", name, at)
         place = at.place if at else self.public
-        service = self._launch(*(name, place, "registry"), *_set(f"access={access}", *settings))
+        service = self.launch(*(name, place, "registry"), *_set(f"access={access}", *settings))
         service.wait_for("registry_started")
         return service
 
@@ -238,7 +238,7 @@ class Product:
         access = self.admit("router", name, at)
         place = at.place if at else self.public
         address = address or f"{place.address}:0"
-        service = self._launch(
+        service = self.launch(
             *(name, place, "router"),
             *_set(f"access={access}", f"listen.address={address}", *settings),
         )
@@ -322,7 +322,7 @@ class Product:
         env: Mapping[str, str] | None = None,
     ) -> Service:
         """Start an engine by `otela start -- ARGV`; it is not yet ready."""
-        return self._launch(
+        return self.launch(
             *(name, leaf.place, "start", "--access", str(leaf.access), "--node", name),
             *_set(*settings),
             *("--", *argv),
@@ -339,9 +339,10 @@ class Product:
         """Start a service that has ended, with the same words."""
         return self.started(service.process.name, service.place, service.process.argv)
 
-    def _launch(
+    def launch(
         self, name: str, place: Place, *arguments: str, env: Mapping[str, str] | None = None
     ) -> Service:
+        """Start a command of ours; it ends with the product at the latest."""
         return self.started(name, place, [*OTELA, *arguments], env)
 
     def started(
@@ -355,7 +356,7 @@ class Product:
         return service
 
     def _serve(self, name: str, place: Place, conf: Path) -> Service:
-        server = self._launch(name, place, "mesh", "serve", str(conf))
+        server = self.launch(name, place, "mesh", "serve", str(conf))
         server.wait_for_words("Server is ready")
         return server
 

@@ -166,10 +166,11 @@ class Load:
         place: Place | None = None,
         count: int = 0,
         concurrency: int = 8,
+        model: str = MODEL,
     ) -> None:
         self.file = product.folder / f"history-{len(product.services)}.jsonl"
         argv = [
-            *(sys.executable, "-m", "tests.e2e.client", "--url", router.url, "--model", MODEL),
+            *(sys.executable, "-m", "tests.e2e.client", "--url", router.url, "--model", model),
             *("--history", str(self.file), "--count", str(count), "--tokens", str(TOKENS)),
             *("--concurrency", str(concurrency)),
         ]

@@ -20,8 +20,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of one model lately.
 
     Attributes:
-        rate_rps: Requests a second: the greater of the whole window's mean and the last part's.
-        refused_rps: Those of them that were turned away because nobody served the model.
+        rate_rps: Requests a second that are counted.
+        refused_rps: Requests a second that were turned away because nobody served the model.
         wanted_rps: What capacity is planned for, bursts included.
         in_tokens: Mean length of prompts; out_tokens of answers.
         cv: Burstiness: variation of the gaps between arrivals; 1 is Poisson.

@@ -1,0 +1,98 @@
+"""The command `otela placer`."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from opentela import service
+from opentela.core.errors import ConfigError, CredentialError
+from opentela.mesh import access as accesses
+from opentela.mesh import nats_bus, warrants
+from opentela.mesh.keeper import BusState
+from opentela.placer.live.config import PlacerConfig
+from opentela.placer.live.decide import Planner
+from opentela.placer.live.shell import PlacerShell
+from opentela.placer.live.specs import specs
+from opentela.service import Lifecycle
+from opentela.settings import Settings, add_options
+from opentela.telemetry.log import get_logger
+
+log: Final = get_logger()
+
+_DRIFT: Final = 0.8
+"""Share of a lease within which it must be renewed at least once."""
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be moved, and move nothing.")
+@add_options(PlacerConfig, service="placer")
+def placer(settings: Settings[PlacerConfig], *, dry_run: bool) -> None:
+    """Decide which models run on the agents of a mesh, and have it done."""
+    config = settings.value
+    if dry_run:
+        config = msgspec.structs.replace(config, dry_run=True)
+    service.run(lambda life: serve(life, config), name="placer", log_config=config.log)
+
+
+async def serve(life: Lifecycle, config: PlacerConfig) -> None:
+    """Be a placer until asked to stop.
+
+    Raises:
+        ConfigError: What is configured makes no sense.
+        CredentialError: The access file is unusable or refused.
+        MeshUnavailableError: No server of the mesh answers.
+    """
+    planner = _planner(config)
+    access = accesses.read(Path(config.access))
+    if access.role != "placer":
+        raise CredentialError(
+            f"{config.access} is the access of a {access.role}, not of a placer",
+            remedy="get one with: otela mesh role --role placer",
+        )
+    shells: list[PlacerShell] = []
+
+    def on_state(state: BusState, _why: str) -> None:
+        for shell in shells:
+            if state is BusState.CONNECTED:
+                shell.mesh_back()
+
+    await life.health.open(config.health)
+    async with (
+        await nats_bus.connect(access, name=access.name, on_state=on_state) as bus,
+        PlacerShell.open(
+            bus,
+            name=access.name,
+            verify=warrants.authority(access),
+            config=config,
+            planner=planner,
+            on_ready=life.ready,
+        ) as shell,
+    ):
+        shells.append(shell)
+        life.health.status = shell.status
+        log.info("placer_started", name=access.name, dry_run=config.dry_run)
+        await life.stopping.wait()
+        shells.clear()
+    log.info("placer_stopped", name=access.name)
+
+
+def _planner(config: PlacerConfig) -> Planner:
+    if config.lease.renew_s > config.lease.lease_s * _DRIFT / 2:
+        raise ConfigError(
+            f"lease.renew_s = {config.lease.renew_s:g} leaves no time to renew a lease of"
+            f" {config.lease.lease_s:g} s",
+            remedy="make it a third of lease.lease_s",
+        )
+    known, unknown = specs(config.models, lambda name: _json(Path(name)))
+    for name in unknown:
+        log.info("model_unknown_to_simulator", model=name)
+    return Planner(config, known)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with path.open(encoding="utf-8") as file:
+        read: dict[str, Any] = json.load(file)
+    return read

@@ -1,0 +1,358 @@
+"""Decides what shall run where: the demands of now, solved for the agents that there are.
+
+A decision stands unless a better one is worth the moves, and what nobody needs to make room for
+stays: a replica that waits for requests costs nothing that its GPUs would be wanted for.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from opentela.core.errors import OtelaError
+from opentela.placer import catalogue
+from opentela.placer.baselines.room import filled
+from opentela.placer.headroom import with_headroom
+from opentela.placer.live.config import ModelConfig, PlacerConfig
+from opentela.placer.live.demand import Asked
+from opentela.placer.live.hardware import gpu_of
+from opentela.placer.load_cost import measured
+from opentela.placer.options import Wanted, enumerate_options
+from opentela.placer.problem import (
+    GPUS_PER_STAGE,
+    Demand,
+    Group,
+    InfeasibleError,
+    Option,
+    Pool,
+    Problem,
+    capacity,
+    served,
+)
+from opentela.placer.solve.milp import Limits
+from opentela.placer.solve.result import Objective
+from opentela.placer.solve.run import solve
+
+HORIZON_S: Final = 3600.0
+"""How long a plan is expected to hold: what takes longer to start than that does not pay."""
+_SMALL: Final = 1e-3
+"""Requests a second of a model that is asked for at all: enough for one replica."""
+_BY_HAND: Final = "by hand"
+
+
+class PoolSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Agents that are alike.
+
+    Attributes:
+        templates: Those that all of them have.
+    """
+
+    name: str
+    site: str
+    hardware: str
+    agents: int
+    gpus: int
+    templates: tuple[str, ...] = ()
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision is made from.
+
+    Attributes:
+        asked: Of each model that may be placed.
+        pools: Where it may be placed.
+        running: What runs there and is to go on.
+        locked: Of that, what may not be stopped.
+        by_hand: Engines that others started: model, site, hardware, GPUs; how many.
+        shut: What cannot be started for now.
+        stopped: What was stopped a short while ago.
+        idle: Models that nobody has asked for since so long that they need not be kept.
+    """
+
+    asked: tuple[Asked, ...]
+    pools: tuple[PoolSeen, ...] = ()
+    running: dict[Group, int] = {}
+    locked: dict[Group, int] = {}
+    by_hand: dict[tuple[str, str, str, int], int] = {}
+    shut: tuple[Group, ...] = ()
+    stopped: tuple[Group, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision.
+
+    Attributes:
+        target: What shall run; engines that were started by hand are not in it.
+        is_change: Whether it is worth carrying out; else what runs stays.
+        reason: Why it is, or is not.
+        wanted_rps: By model, with headroom.
+        capacity_rps: By model, of the target, engines that were started by hand included.
+        notes: What stands in the way of more.
+    """
+
+    target: dict[Group, int] = {}
+    is_change: bool = False
+    reason: str = ""
+    wanted_rps: dict[str, float] = {}
+    capacity_rps: dict[str, float] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Planner:
+    """Answers questions; quick but for the solver, which has its time.
+
+    Args:
+        config: Of the placer.
+        specs: The models that the simulator knows, by name.
+    """
+
+    def __init__(self, config: PlacerConfig, specs: Mapping[str, Wanted]) -> None:
+        self._config = config
+        self._models = {model.name: model for model in config.models}
+        self._specs = specs
+
+    def answer(self, question: Question) -> Decided:
+        """Return what to do about *question*."""
+        notes: list[str] = []
+        problem = self._problem(question, notes)
+        try:
+            counts = self._solved(problem, notes)
+        except OtelaError as error:
+            return Decided(target=dict(question.running), reason=error.line())
+        ours = {group: n for group, n in counts.items() if n and not _is_by_hand(group)}
+        target = self._kept(problem, question, ours)
+        reason, is_change = self._worth(problem, question, target)
+        if not is_change:
+            target = dict(question.running)
+        theirs = {g: n for g, n in problem.running.items() if _is_by_hand(g)}
+        return Decided(
+            target=target,
+            is_change=is_change,
+            reason=reason,
+            wanted_rps={demand.model: demand.rate_rps for demand in problem.demands},
+            capacity_rps=capacity(problem, {**target, **theirs}),
+            notes=tuple(notes),
+        )
+
+    # The problem
+
+    def _problem(self, question: Question, notes: list[str]) -> Problem:
+        asked = {one.model: one for one in question.asked}
+        options = {
+            Group(option.model, pool.name, option.tp, option.pp): option
+            for pool in question.pools
+            for option in self._options(pool, asked)
+        }
+        for group in question.shut:
+            if group not in question.running:
+                options.pop(group, None)
+        pools = [_pool(pool) for pool in question.pools]
+        running, locked = dict(question.running), dict(question.locked)
+        for group, n, pool in _by_hand(question, self._models):
+            pools.append(pool)
+            running[group] = locked[group] = n
+        for group in running:
+            options.setdefault(group, self._option(group, asked.get(group.model)))
+        models = dict.fromkeys((*asked, *(group.model for group in running)))
+        demands = [self._demand(model, asked.get(model)) for model in models]
+        placeable = {group.model for group in options}
+        notes += [
+            f"{one.model} fits no agent that there is"
+            for one in demands
+            if one.rate_rps and one.model not in placeable
+        ]
+        return Problem(
+            pools=tuple(pools),
+            demands=tuple(one for one in demands if one.model in placeable),
+            options=tuple(options.values()),
+            running={group: n for group, n in running.items() if n},
+            locked={group: n for group, n in locked.items() if n},
+            horizon_s=HORIZON_S,
+        )
+
+    def _demand(self, model: str, asked: Asked | None) -> Demand:
+        config = self._models.get(model)
+        rate = 0.0
+        if asked is not None and asked.rate_rps > 0:
+            rate = with_headroom(asked.rate_rps, cv=asked.cv, absorb_s=self._config.plan.absorb_s)
+            rate = max(rate, _SMALL)
+        return Demand(
+            model=model,
+            rate_rps=rate,
+            weight=config.weight if config else 1.0,
+            replicas_min=config.replicas_min if config else 0,
+        )
+
+    def _options(self, pool: PoolSeen, asked: Mapping[str, Asked]) -> list[Option]:
+        found: list[Option] = []
+        simulated: list[Wanted] = []
+        gpu = gpu_of(pool.hardware, self._config.hardware)
+        for model in self._models.values():
+            if model.template not in pool.templates or (
+                model.sites and pool.site not in model.sites
+            ):
+                continue
+            spec = self._specs.get(model.name)
+            if not model.capacity_rps and spec is not None and gpu:
+                simulated.append(_loaded(spec, asked.get(model.name)))
+                continue
+            for tp in model.tp or (1,):
+                group = Group(model.name, pool.name, tp)
+                if tp <= pool.gpus:
+                    found.append(self._option(group, asked.get(model.name)))
+        if simulated:
+            seen = Pool(name=pool.name, gpu=gpu, nodes=pool.agents, gpus_per_node=pool.gpus)
+            made = enumerate_options(simulated, (seen,), catalogue.gpus(), measured())
+            found += [msgspec.structs.replace(one, gpu=pool.name) for one in made.options]
+        return found
+
+    def _option(self, group: Group, asked: Asked | None) -> Option:
+        """Return what is said of a shape that is not simulated."""
+        del asked  # what was measured holds for the lengths that it was measured with
+        model = self._models.get(group.model)
+        plan = self._config.plan
+        return Option(
+            model=group.model,
+            gpu=group.pool,
+            tp=group.tp,
+            pp=group.pp,
+            capacity_rps=(model.capacity_rps if model else 0.0) or plan.unknown_rps,
+            load_s=(model.load_s if model else 0.0) or plan.unknown_load_s,
+        )
+
+    # The solution
+
+    def _solved(self, problem: Problem, notes: list[str]) -> dict[Group, int]:
+        limits = Limits(time_s=self._config.plan.solver_s, gap=self._config.plan.gap)
+        if not problem.pools or not problem.demands:
+            return {}
+        try:
+            return solve(problem, Objective.COST, limits=limits).counts
+        except InfeasibleError:
+            notes.append(
+                "there are too few GPUs for all that is asked: the worst served comes first"
+            )
+        # Nobody gives up the last replica of a model that is asked for; so none is planned to.
+        locked = dict(problem.locked)
+        wanted = {demand.model for demand in problem.demands if demand.rate_rps}
+        for model in sorted(wanted):
+            mine = {g: n for g, n in problem.running.items() if g.model == model}
+            if mine and not any(locked.get(group) for group in mine):
+                locked[max(mine, key=lambda group: (mine[group], group))] = 1
+        scarce = msgspec.structs.replace(
+            problem,
+            locked=locked,
+            # Nobody is kept waiting for what cannot be had.
+            demands=tuple(msgspec.structs.replace(d, replicas_min=0) for d in problem.demands),
+        )
+        return solve(scarce, Objective.MAX_MIN, limits=limits).counts
+
+    def _kept(
+        self, problem: Problem, question: Question, counts: Mapping[Group, int]
+    ) -> dict[Group, int]:
+        """Return *counts* with what runs and has room beside it, and with nothing undone."""
+        target = dict(counts)
+        running = question.running
+        for group in question.stopped:
+            others = sum(n for g, n in running.items() if g.model == group.model)
+            if others and target.get(group, 0) > running.get(group, 0):
+                target[group] = running.get(group, 0)
+        rooms = filled(problem, {group: n for group, n in target.items() if n})
+        for group in sorted(running):
+            if group.model in question.idle:
+                continue
+            while target.get(group, 0) < running[group] and rooms[group.pool].fits(group):
+                rooms[group.pool].add(group)
+                target[group] = target.get(group, 0) + 1
+        return {group: n for group, n in target.items() if n}
+
+    def _worth(
+        self, problem: Problem, question: Question, target: Mapping[Group, int]
+    ) -> tuple[str, bool]:
+        """Return whether *target* is worth its moves, and why."""
+        running = question.running
+        if target == running:
+            return "what runs is what shall run", False
+        theirs = {g: n for g, n in problem.running.items() if _is_by_hand(g)}
+        now, then = served(problem, {**running, **theirs}), served(problem, {**target, **theirs})
+        waiting = [
+            d.model for d in problem.demands if d.rate_rps and now[d.model] == 0 < then[d.model]
+        ]
+        if waiting:
+            return f"{', '.join(waiting)} is asked for and runs nowhere", True
+        lacking = [d.model for d in problem.demands if _short(d, running) > _short(d, target)]
+        if lacking:
+            return f"{', '.join(lacking)} has fewer replicas than are to be kept", True
+        worst = min(then.values(), default=1.0) - min(now.values(), default=1.0)
+        mean = _mean(problem, then) - _mean(problem, now)
+        gain = max(worst, mean)
+        if gain >= self._config.plan.gain_min:
+            return f"{gain:.0%} more are served", True
+        freed = sorted({g.model for g in running if g.model in question.idle})
+        if freed and any(running.get(g, 0) > target.get(g, 0) for g in running):
+            return f"nobody asks for {', '.join(freed)} any more", True
+        return f"a better plan would serve {max(gain, 0.0):.1%} more, which is too little", False
+
+
+def _short(demand: Demand, counts: Mapping[Group, int]) -> int:
+    """Return how many replicas are missing that are to be kept in any case."""
+    have = sum(n for group, n in counts.items() if group.model == demand.model)
+    return max(0, demand.replicas_min - have)
+
+
+def _mean(problem: Problem, shares: Mapping[str, float]) -> float:
+    worth = {d.model: d.rate_rps * d.weight for d in problem.demands}
+    total = math.fsum(worth.values())
+    return math.fsum(shares[m] * worth[m] for m in worth) / total if total else 1.0
+
+
+def _loaded(spec: Wanted, asked: Asked | None) -> Wanted:
+    """Return the model with the lengths that were seen lately."""
+    load = spec.workload
+    if asked is not None:
+        load = msgspec.structs.replace(
+            load,
+            rate_rps=asked.rate_rps,
+            in_len=max(1.0, asked.in_tokens) if asked.out_tokens else load.in_len,
+            out_len=asked.out_tokens or load.out_len,
+            in_cv=asked.in_cv,
+            out_cv=asked.out_cv,
+            prefix_hit=asked.prefix_hit,
+            burstiness_cv=asked.cv,
+        )
+    # A replica stays within one agent, and so do its stages.
+    return spec._replace(workload=load, pp=(1,))
+
+
+def _pool(pool: PoolSeen) -> Pool:
+    listed = catalogue.gpus().get(gpu_of(pool.hardware, {}))
+    price = listed.price_usd_h if listed and listed.price_usd_h > 0 else 1.0
+    return Pool(
+        name=pool.name,
+        gpu=pool.name,
+        nodes=pool.agents,
+        gpus_per_node=pool.gpus,
+        site=pool.site,
+        usd_h=price,
+    )
+
+
+def _by_hand(
+    question: Question, models: Mapping[str, ModelConfig]
+) -> list[tuple[Group, int, Pool]]:
+    """Return engines that others started: each kind in a pool that it fills."""
+    found = []
+    for (model, site, hardware, gpus), count in question.by_hand.items():
+        if model not in models:
+            continue
+        tp = next((size for size in GPUS_PER_STAGE if size >= gpus), GPUS_PER_STAGE[-1])
+        name = f"{_BY_HAND}/{model}/{site}/{hardware}/{gpus}"
+        pool = Pool(name=name, gpu=name, nodes=count, gpus_per_node=tp, site=site, usd_h=0.0)
+        found.append((Group(model, name, tp), count, pool))
+    return found
+
+
+def _is_by_hand(group: Group) -> bool:
+    return group.pool.startswith(f"{_BY_HAND}/")

@@ -1,0 +1,166 @@
+"""What is asked of each model, over a window that slides in steps."""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from opentela.placer.live.config import DemandConfig
+from opentela.wire.usage import UsageRecord
+
+STEPS: Final = 60
+"""Parts of the window: one is forgotten at a time."""
+_TURNED_AWAY: Final = frozenset({404, 503})
+"""Statuses of requests that met nobody who serves their model."""
+UNKNOWN_RPS: Final = 0.1
+"""What requests that were turned away count for where none was answered: enough for one replica.
+Clients repeat them, so that how many there are says little; what it serves then says more."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of one model.
+
+    Attributes:
+        rate_rps: Requests a second that were answered, the greater of the whole window's mean and
+            its last part's; and as many of those that were turned away, if there are.
+        refused_rps: Those that were turned away because nobody served the model.
+        in_cv: Standard deviation of prompts' lengths over their mean; out_cv of answers'.
+        cv: Burstiness: variation of the gaps between arrivals; 1 is Poisson.
+        prefix_hit: Share of prompt tokens that a cache held.
+    """
+
+    model: str
+    rate_rps: float = 0.0
+    refused_rps: float = 0.0
+    in_tokens: float = 0.0
+    out_tokens: float = 0.0
+    in_cv: float = 1.0
+    out_cv: float = 1.0
+    cv: float = 1.0
+    prefix_hit: float = 0.0
+
+
+class _Step:
+    """Sums over one part of the window."""
+
+    __slots__ = ("answered", "cached", "in2", "in_", "out", "out2", "refused", "sized")
+
+    def __init__(self) -> None:
+        self.answered = self.refused = self.sized = 0
+        self.in_ = self.in2 = self.out = self.out2 = self.cached = 0.0
+
+    def add(self, record: UsageRecord) -> None:
+        is_refused = record.status in _TURNED_AWAY
+        self.answered += not is_refused
+        self.refused += is_refused
+        if record.tokens_out:
+            self.sized += 1
+            self.in_ += record.tokens_in
+            self.in2 += record.tokens_in**2
+            self.out += record.tokens_out
+            self.out2 += record.tokens_out**2
+            self.cached += record.tokens_cached
+
+
+class Demands:
+    """Requests of the models that may be placed; of others nothing is remembered.
+
+    Args:
+        names: By each name that clients use: the model.
+    """
+
+    def __init__(self, config: DemandConfig, names: Mapping[str, str], now: float) -> None:
+        self._config = config
+        self._names = names
+        self._step_s = config.window_s / STEPS
+        self._first = math.floor(now / self._step_s)
+        self._steps: dict[str, deque[tuple[int, _Step]]] = {}
+        self._began_at = now
+        self._asked_at: dict[str, float] = {}
+
+    def add(self, now: float, records: Iterable[UsageRecord]) -> None:
+        """Take note of requests that have ended."""
+        number = math.floor(now / self._step_s)
+        for record in records:
+            model = self._names.get(record.model)
+            if model is None:
+                continue
+            self._asked_at[model] = now
+            steps = self._steps.setdefault(model, deque(maxlen=STEPS + 1))
+            if not steps or steps[-1][0] != number:
+                steps.append((number, _Step()))
+            steps[-1][1].add(record)
+
+    def of(self, now: float, model: str) -> Asked:
+        """Return what was asked of *model*."""
+        steps = dict(self._within(now, model))
+        if not steps:
+            return Asked(model=model)
+        # One that has listened for a short while only divides by that, but not by nothing.
+        listened_s = max(now - self._began_at, self._step_s)
+        window_s = min(self._config.window_s, listened_s)
+        fast_s = min(self._config.fast_s, listened_s)
+        since = now - fast_s - self._step_s
+        lately = [one for number, one in steps.items() if number * self._step_s >= since]
+        slow = sum(one.answered for one in steps.values()) / window_s
+        fast = sum(one.answered for one in lately) / max(fast_s, self._step_s)
+        refused = sum(one.refused for one in lately) / max(fast_s, self._step_s)
+        answered = max(slow, fast)
+        is_refused = any(one.refused for one in steps.values())
+        counted = min(refused, max(answered, UNKNOWN_RPS))
+        if is_refused and not answered:
+            counted = max(counted, UNKNOWN_RPS)
+        return _sized(
+            Asked(
+                model=model,
+                rate_rps=answered + counted,
+                refused_rps=refused,
+                cv=self._cv(now, steps),
+            ),
+            list(steps.values()),
+        )
+
+    def has_learnt(self, now: float) -> bool:
+        """Return whether it has listened for long enough to know who does not ask."""
+        return now - self._began_at >= self._config.learn_s
+
+    def quiet_s(self, now: float, model: str) -> float:
+        """Return for how long nobody has asked for *model*, as far as it has listened."""
+        return now - self._asked_at.get(model, self._began_at)
+
+    def _within(self, now: float, model: str) -> Iterator[tuple[int, _Step]]:
+        since = math.floor((now - self._config.window_s) / self._step_s)
+        return ((number, one) for number, one in self._steps.get(model, ()) if number > since)
+
+    def _cv(self, now: float, steps: Mapping[int, _Step]) -> float:
+        """Return what counts by the step say of the gaps: variance over mean is their cv²."""
+        last = math.floor(now / self._step_s) - 1  # the present step is not over
+        first = max(self._first + 1, last - STEPS + 1)
+        counts = [steps[n].answered if n in steps else 0 for n in range(first, last + 1)]
+        if len(counts) < 2 or not any(counts):  # noqa: PLR2004  # one number has no variance
+            return 1.0
+        mean = sum(counts) / len(counts)
+        variance = sum((one - mean) ** 2 for one in counts) / (len(counts) - 1)
+        return min(self._config.cv_max, max(1.0, math.sqrt(variance / mean)))
+
+
+def _sized(asked: Asked, steps: list[_Step]) -> Asked:
+    sized = sum(one.sized for one in steps)
+    if not sized:
+        return asked
+    prompts, answers = sum(one.in_ for one in steps), sum(one.out for one in steps)
+    return msgspec.structs.replace(
+        asked,
+        in_tokens=prompts / sized,
+        out_tokens=answers / sized,
+        in_cv=_spread(sum(one.in2 for one in steps), prompts, sized),
+        out_cv=_spread(sum(one.out2 for one in steps), answers, sized),
+        prefix_hit=min(0.99, sum(one.cached for one in steps) / prompts) if prompts else 0.0,
+    )
+
+
+def _spread(squares: float, total: float, count: int) -> float:
+    mean = total / count
+    return math.sqrt(max(0.0, squares / count - mean * mean)) / mean if mean else 1.0

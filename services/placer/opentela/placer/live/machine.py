@@ -1,0 +1,413 @@
+"""A placer: hears what is asked and what there is, decides while it leads, and has it carried out.
+
+`step(now, wall, event)` is the only way to change it and returns what is to be done; it waits for
+nothing and knows no mesh, clock or solver.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from opentela.core import ids
+from opentela.core.rng import Rng
+from opentela.placer.live import account, lease
+from opentela.placer.live import messages as m
+from opentela.placer.live.config import PlacerConfig
+from opentela.placer.live.decide import Decided, PoolSeen, Question
+from opentela.placer.live.demand import Asked, Demands
+from opentela.placer.live.fleet import Agent, Fleet, Life
+from opentela.placer.live.lease import Lease
+from opentela.placer.live.mover import Mover, Say, Send, Step
+from opentela.placer.problem import Group
+from opentela.wire.audit import AuditEvent, Kind
+from opentela.wire.command import Look
+
+URGENT_S: Final = 1.0
+"""Between two decisions at the least, whatever happens."""
+ANSWER_S: Final = 2.0
+"""A new leader waits so long for agents to say what they hold; then it goes on without the rest."""
+_TURN_S: Final = 0.25
+"""Between two looks at what is due while something moves."""
+
+
+class PlacerMachine:
+    """The decisions of one placer.
+
+    Attributes:
+        fleet: What there is.
+        mover: What carries plans out.
+        decided: The latest decision.
+    """
+
+    def __init__(
+        self,
+        config: PlacerConfig,
+        *,
+        name: str,
+        instance: str,
+        rng: Rng,
+        now: float,
+        wall: float,
+    ) -> None:
+        names = names_of(config)
+        self._config = config
+        self._name = name
+        self._rng = rng
+        self._now, self._wall = now, wall
+        self._demands = Demands(config.demand, names, now)
+        self.fleet = Fleet(names)
+        self.mover = Mover(config, self.fleet, self._new_id)
+        self._lease = Lease(
+            placer=name,
+            instance=instance,
+            lease_s=config.lease.lease_s,
+            renew_s=config.lease.renew_s,
+        )
+        self._own_term = int(wall * 1000)
+        self._epoch = 0
+        self._led_at = -math.inf
+        self._is_leading = self._is_whole = self._is_over = False
+        self._number = 0
+        self._is_planning = False
+        self._planned_at = -math.inf
+        self._signature: tuple[object, ...] = ()
+        self._actions: list[m.Action] = []
+        self.decided = Decided(reason="nothing was decided yet")
+
+    # What others ask
+
+    @property
+    def term(self) -> int:
+        """Under which it leads; 0 when it does not, or leads nothing."""
+        if self._config.dry_run:
+            return 0
+        return self._own_term if self._config.lease.kind == "none" else self._lease.term
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it acts."""
+        return self._is_leading
+
+    @property
+    def epoch(self) -> int:
+        """Counts its times as leader: what agents answered to an earlier one counts no more."""
+        return self._epoch
+
+    def why_not(self) -> str:
+        """Return why it moves nothing; empty when it does, or follows another that does."""
+        if not self._is_whole:
+            return "no registry has told yet who is there"
+        if self._config.dry_run or self._config.lease.kind == "none":
+            return ""
+        return "" if self._lease.term else self._lease.why_not
+
+    def next_deadline(self) -> float:
+        """Return when to tick at the latest."""
+        due = self._now + (_TURN_S if self._is_moving() else URGENT_S)
+        return min(due, self._lease.next_deadline()) if self._elects() else due
+
+    def status(self, now: float, wall: float) -> dict[str, object]:
+        """Return what `/status` tells."""
+        asked = self._asked(now)
+        return {
+            "leads": self._is_leading,
+            "leader": self._name if self._is_leading else self._lease.leader,
+            "term": self.term,
+            "dry_run": self._config.dry_run,
+            **account.status(self.decided, asked, self._running(wall)),
+            "agents": account.agents(self.fleet, now),
+            "replicas": account.replicas(self.fleet, now),
+        }
+
+    # Events
+
+    def step(self, now: float, wall: float, event: m.Event) -> list[m.Action]:
+        """Take in what happened at *now* (monotonic) and *wall* (Unix); return what to do."""
+        self._now, self._wall = now, wall
+        self._actions = []
+        if not self._is_over:
+            self._take_in(event)
+        if not self._is_over:
+            self._elect(lease.Tick())
+            self._act()
+        return self._actions
+
+    def _take_in(self, event: m.Event) -> None:
+        match event:
+            case m.Tick():
+                pass
+            case m.Used(records=records):
+                self._demands.add(self._now, records)
+            case m.Changed(records=records, is_whole=is_whole):
+                self._is_whole = self._is_whole or is_whole
+                for life, why in self.fleet.apply(self._now, records):
+                    self._say([self.mover.ended(self._now, life, why)])
+            case m.Held():
+                self._hear(event)
+            case m.Elected(event=elected):
+                self._elect(elected)
+            case m.Planned(number=number, decided=decided):
+                self._carry(number, decided)
+            case m.Leaving():
+                self._resign()
+
+    def _hear(self, held: m.Held) -> None:
+        agent = self.fleet.agents.get(held.agent)
+        if agent is None or held.epoch != self._epoch or held.provider != agent.path.provider:
+            return
+        if held.holding.term > self.term > 0:
+            self._outdated(held.holding.term)
+            return
+        steps = self.mover.answered(self._now, agent, held.holding)
+        found, ended = self.fleet.hear(self._now, self._wall, agent, held.holding)
+        steps += [Say("ADOPTED", life, "found at its agent") for life in found]
+        steps += [self.mover.ended(self._now, life, why) for life, why in ended]
+        self._say(steps)
+
+    def _outdated(self, term: int) -> None:
+        if self._config.lease.kind == "none":
+            # Nobody else is meant to lead: our clock is behind that of an earlier run.
+            self._own_term = term + 1
+        else:
+            self._elect(lease.Written(revision=0, sent_at=self._now))
+
+    # The election
+
+    def _elects(self) -> bool:
+        return self._config.lease.kind == "jetstream" and not self._config.dry_run
+
+    def _elect(self, event: lease.Event) -> None:
+        if self._elects():
+            for action in self._lease.step(self._now, event):
+                self._actions.append(m.AskBucket(action=action))
+            leads = self._lease.leads(self._now)
+        else:
+            leads = True
+        if leads != self._is_leading:
+            self._is_leading = leads
+            self._begin() if leads else self._end()
+
+    def _begin(self) -> None:
+        """Forget what an earlier time as leader believed, and ask every agent."""
+        self._led_at, self._planned_at = self._now, -math.inf
+        self._reset()
+        self._audit("LED", reason="it holds the lease" if self._elects() else "nobody else may")
+
+    def _end(self) -> None:
+        self._reset()
+        self._audit("DEPOSED", reason=self._lease.why_not or "another leads")
+
+    def _reset(self) -> None:
+        self._epoch += 1
+        self._number += 1
+        self._is_planning = False
+        self.mover.target = None
+        self.fleet.lives.clear()
+        for agent in self.fleet.agents.values():
+            agent.holding, agent.heard_at, agent.looked_at = None, -math.inf, -math.inf
+
+    def _resign(self) -> None:
+        self._is_over = True
+        if self._elects():
+            for action in self._lease.resign(self._now):
+                self._actions.append(m.AskBucket(action=action))
+        if self._is_leading:
+            self._is_leading = False
+            self._audit("DEPOSED", reason="it stops")
+
+    # What a leader does
+
+    def _act(self) -> None:
+        if not self._is_leading or not self._is_whole:
+            return
+        self._look()
+        agents = [one for one in self.fleet.agents.values() if one.is_live]
+        unheard = any(one.heard_at < self._led_at for one in agents)
+        if unheard and self._now - self._led_at < ANSWER_S:
+            return
+        if not self._config.dry_run:
+            demanded = self._demanded()
+            steps = self.mover.step(self._now, self._wall, term=self.term, demanded=demanded)
+            self._say(steps)
+        self._plan()
+
+    def _look(self) -> None:
+        every_s = self._config.moves.look_s
+        busy = {one.agent for one in self.fleet.lives.values() if _is_moving(one)}
+        for agent in self.fleet.agents.values():
+            wait_s = every_s / 5 if agent.session in busy or agent.holding is None else every_s
+            if agent.is_live and self._now - agent.looked_at >= wait_s:
+                agent.looked_at = self._now
+                self._actions.append(m.Tell(epoch=self._epoch, path=agent.path, command=Look()))
+
+    def _plan(self) -> None:
+        if self._is_planning or self._now - self._planned_at < URGENT_S:
+            return
+        question = self._question()
+        signature = self._signed(question)
+        is_due = self._now - self._planned_at >= self._config.plan.every_s
+        if not is_due and signature == self._signature:
+            return
+        self._signature, self._planned_at, self._is_planning = signature, self._now, True
+        self._number += 1
+        self._actions.append(m.Plan(number=self._number, question=question))
+
+    def _carry(self, number: int, decided: Decided) -> None:
+        if number != self._number or not self._is_planning:
+            return
+        self._is_planning = False
+        self.decided = decided
+        if not self._config.dry_run:
+            self.mover.target = decided.target
+        kind: Kind = "PLANNED" if decided.is_change else "HELD"
+        self._audit(
+            kind,
+            reason=decided.reason,
+            asked=account.asked(decided, self._asked(self._now)),
+            placed=account.placed(decided, self._running(self._wall)),
+            notes=decided.notes,
+        )
+
+    # What is decided upon
+
+    def _question(self) -> Question:
+        now, wall, plan = self._now, self._wall, self._config.plan
+        running: dict[Group, int] = {}
+        locked: dict[Group, int] = {}
+        learnt = self._demands.has_learnt(now)
+        for life in self._lasting(wall):
+            group = self.fleet.group(life)
+            running[group] = running.get(group, 0) + 1
+            locked[group] = locked.get(group, 0) + (not learnt or self.mover.locked(now, life))
+        self.mover.shut = {group: at for group, at in self.mover.shut.items() if at > now}
+        kept_s = plan.cool_down_s
+        self.mover.stopped = {
+            group: at for group, at in self.mover.stopped.items() if now - at < kept_s
+        }
+        return Question(
+            asked=tuple(self._asked(now)),
+            pools=_pools(self._nodes(wall)),
+            running=running,
+            locked=locked,
+            by_hand=self.fleet.by_hand(),
+            shut=tuple(sorted(self.mover.shut)),
+            stopped=tuple(sorted(self.mover.stopped)),
+            idle=self._idle() if learnt else (),
+        )
+
+    def _signed(self, question: Question) -> tuple[object, ...]:
+        """Return what does not wait for the next regular decision when it changes."""
+        served = {group.model for group in question.running} | {key[0] for key in question.by_hand}
+        waiting = sorted(
+            one.model for one in question.asked if one.rate_rps and one.model not in served
+        )
+        return (waiting, question.pools, question.shut) if waiting else (question.pools,)
+
+    def _idle(self) -> tuple[str, ...]:
+        idle_s = self._config.plan.idle_s
+        return tuple(
+            model.name
+            for model in self._config.models
+            if idle_s and self._demands.quiet_s(self._now, model.name) >= idle_s
+        )
+
+    def _nodes(self, wall: float) -> list[Agent]:
+        margin_s = self._config.moves.ends_s
+        return [
+            one
+            for one in sorted(self.fleet.agents.values(), key=lambda one: one.session)
+            if one.gpus and one.ends_at - wall > margin_s
+        ]
+
+    def _lasting(self, wall: float) -> list[Life]:
+        return [one for one in self.fleet.lives.values() if self.mover.is_lasting(wall, one)]
+
+    def _running(self, wall: float) -> dict[Group, int]:
+        counts: dict[Group, int] = {}
+        for life in self._lasting(wall):
+            group = self.fleet.group(life)
+            counts[group] = counts.get(group, 0) + 1
+        return counts
+
+    def _asked(self, now: float) -> list[Asked]:
+        return [self._demands.of(now, model.name) for model in self._config.models]
+
+    def _demanded(self) -> set[str]:
+        """Return models whose last replica is not to be stopped."""
+        kept = {model.name for model in self._config.models if model.replicas_min}
+        if not self._demands.has_learnt(self._now):
+            return kept | {life.model for life in self.fleet.lives.values()}
+        return kept | {one.model for one in self._asked(self._now) if one.rate_rps}
+
+    def _is_moving(self) -> bool:
+        return any(_is_moving(one) for one in self.fleet.lives.values())
+
+    # What is told
+
+    def _say(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            match step:
+                case Send(agent=agent, command=command):
+                    told = m.Tell(epoch=self._epoch, path=agent.path, command=command)
+                    self._actions.append(told)
+                case Say(kind=kind, life=life, reason=reason):
+                    self._audit_life(kind, life, reason)
+
+    def _audit_life(self, kind: Kind, life: Life, reason: str) -> None:
+        agent = self.fleet.agents.get(life.agent)
+        self._audit(
+            kind,
+            reason=reason,
+            command=life.start.command,
+            model=life.model,
+            agent=life.agent,
+            provider=agent.path.provider if agent else "",
+            site=agent.path.site if agent else "",
+            pool=agent.pool if agent else "",
+        )
+
+    def _audit(self, kind: Kind, **values: object) -> None:
+        event = AuditEvent(
+            id=self._new_id(),
+            kind=kind,
+            at=account.at(self._wall),
+            placer=self._name,
+            term=self.term,
+            dry_run=self._config.dry_run,
+            **values,  # type: ignore[arg-type]
+        )
+        self._actions.append(m.Audit(event=event))
+
+    def _new_id(self) -> str:
+        return ids.ulid(int(self._wall * 1000), self._rng.randbytes(ids.NOISE_BYTES))
+
+
+def names_of(config: PlacerConfig) -> Mapping[str, str]:
+    """Return the model behind each name that clients use."""
+    return {name: model.name for model in config.models for name in (model.name, *model.aliases)}
+
+
+def _is_moving(life: Life) -> bool:
+    return life.is_leaving or not life.is_serving
+
+
+def _pools(agents: Iterable[Agent]) -> tuple[PoolSeen, ...]:
+    by_name: dict[str, list[Agent]] = {}
+    for agent in agents:
+        by_name.setdefault(agent.pool, []).append(agent)
+    found = []
+    for name, members in sorted(by_name.items()):
+        first = members[0]
+        offered = [one.holding.templates for one in members if one.holding]
+        shared = [word for word in offered[0] if all(word in other for other in offered)]
+        found.append(
+            PoolSeen(
+                name=name,
+                site=first.path.site,
+                hardware=first.hardware,
+                agents=len(members),
+                gpus=first.gpus,
+                templates=tuple(sorted(shared)),
+            )
+        )
+    return tuple(found)

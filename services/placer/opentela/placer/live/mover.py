@@ -1,0 +1,396 @@
+"""Brings what runs to what shall run: one start, one stop after another, each watched to its end.
+
+It does not follow a list of steps. At every turn it looks at what is missing and what is too much,
+and does what can be done then; so it goes on from whatever an earlier leader has left, and nothing
+is done twice. The last replica that serves a model which is asked for stays until another serves.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from opentela.core.ids import SessionId
+from opentela.placer.live.config import ModelConfig, PlacerConfig
+from opentela.placer.live.fleet import Agent, Fleet, Life
+from opentela.placer.problem import Group
+from opentela.wire.audit import Kind
+from opentela.wire.command import Command, Holding, Start, Stop
+
+FAILURES_MAX: Final = 1024
+"""Places that are remembered as having failed; the oldest are forgotten first."""
+_SHUT_S: Final = 60.0
+"""For so long nothing is planned for a place where it turned out to find no room."""
+
+
+class Say(NamedTuple):
+    """Something to be told of a replica."""
+
+    kind: Kind
+    life: Life
+    reason: str = ""
+
+
+class Send(NamedTuple):
+    """A command to an agent."""
+
+    agent: Agent
+    command: Command
+
+
+Step = Say | Send
+
+
+class _Failure:
+    """A place at which a model did not start."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.until = -math.inf
+
+
+class Mover:
+    """Carries out targets.
+
+    Args:
+        config: Of the placer.
+        fleet: What there is; replicas that are started are added to it.
+        new_id: Makes a ULID.
+
+    Attributes:
+        target: What shall run; None before it was decided.
+        stopped: When replicas of a group were last stopped.
+        shut: Groups that cannot be started, until when.
+    """
+
+    def __init__(self, config: PlacerConfig, fleet: Fleet, new_id: Callable[[], str]) -> None:
+        self._config = config.moves
+        self._cool_down_s = config.plan.cool_down_s
+        self._models: Mapping[str, ModelConfig] = {model.name: model for model in config.models}
+        self._fleet = fleet
+        self._new_id = new_id
+        self._failures: dict[tuple[SessionId, str], _Failure] = {}
+        self.target: dict[Group, int] | None = None
+        self.stopped: dict[Group, float] = {}
+        self.shut: dict[Group, float] = {}
+
+    # What is seen
+
+    def answered(self, now: float, agent: Agent, holding: Holding) -> list[Step]:
+        """Take in whether *agent* takes a command; before its replicas are looked at."""
+        life = self._fleet.lives.get(holding.command)
+        if life is not None and life.agent == agent.session and not life.stop:
+            if holding.accepted:
+                life.is_known = True
+                return []
+            del self._fleet.lives[holding.command]
+            return [self._failed(now, life, holding.reason)]
+        for one in self._fleet.of_agent(agent):
+            if one.stop == holding.command and one.stop and holding.accepted:
+                one.is_stop_taken = True
+                if not one.is_known:
+                    # It never knew of the start, and would refuse it now.
+                    del self._fleet.lives[one.start.command]
+                    return [Say("FREED", one, one.why)]
+        return []
+
+    def ended(self, now: float, life: Life, reason: str) -> Step:
+        """Take in that a replica holds nothing any more."""
+        if life.is_leaving:
+            return Say("FREED", life, reason)
+        return self._failed(now, life, reason)
+
+    def locked(self, now: float, life: Life) -> bool:
+        """Return whether *life* is too young to be stopped."""
+        return now - life.began_at < self._cool_down_s
+
+    def is_place(self, now: float, wall: float, agent: Agent) -> bool:
+        """Return whether something may be started at *agent*."""
+        return (
+            agent.is_live
+            and agent.gpus > 0
+            and now - agent.heard_at < self._config.silent_s
+            and agent.ends_at - wall > self._config.ends_s
+        )
+
+    def is_lasting(self, wall: float, life: Life) -> bool:
+        """Return whether *life* goes on: neither it nor its agent's time comes to an end."""
+        agent = self._fleet.agents.get(life.agent)
+        ends_at = agent.ends_at if agent else -math.inf
+        return not life.is_leaving and ends_at - wall > self._config.ends_s
+
+    # What is done
+
+    def step(self, now: float, wall: float, *, term: int, demanded: Collection[str]) -> list[Step]:
+        """Return what is to be done at *now* under *term*.
+
+        Args:
+            now: Monotonic seconds.
+            wall: Unix seconds.
+            term: Of the lease.
+            demanded: Models that somebody asks for, or that are to be kept.
+        """
+        steps = [
+            step
+            for life in list(self._fleet.lives.values())
+            for step in self._watch(now, life, term)
+        ]
+        if self.target is not None:
+            steps += self._approach(now, wall, term, demanded)
+        return steps
+
+    def _watch(self, now: float, life: Life, term: int) -> list[Step]:
+        """See one replica through: repeat what was not answered, give up what does not come."""
+        agent = self._fleet.agents.get(life.agent)
+        if agent is None:
+            return []
+        steps: list[Step] = []
+        if life.is_serving and not life.was_told_serving:
+            life.was_told_serving = True
+            self._failures.pop((life.agent, life.model), None)
+            steps.append(Say("SERVES", life))
+        if not life.stop and not life.is_leaving:
+            reason = ""
+            if not life.is_known and now - life.began_at >= self._config.command_s:
+                reason = f"the agent did not answer within {self._config.command_s:g} s"
+            elif life.is_known and now - life.down_at >= self._config.start_s:
+                reason = f"it did not serve within {self._config.start_s:g} s"
+            if reason:
+                steps += [
+                    self._failed(now, life, reason),
+                    *self._stop(now, life, term, reason, fails=True),
+                ]
+        is_due = now - life.sent_at >= self._config.retry_s
+        if life.stop and not life.is_stop_taken and is_due:
+            life.sent_at = now
+            steps.append(
+                Send(
+                    agent,
+                    Stop(command=life.stop, term=term, start=life.start.command, reason=life.why),
+                )
+            )
+        elif not life.stop and not life.is_known and is_due:
+            life.sent_at = now
+            steps.append(Send(agent, msgspec.structs.replace(life.start, term=term)))
+        return steps
+
+    def _approach(
+        self, now: float, wall: float, term: int, demanded: Collection[str]
+    ) -> list[Step]:
+        assert self.target is not None
+        running: dict[Group, list[Life]] = {}
+        for life in self._fleet.lives.values():
+            if self.is_lasting(wall, life):
+                running.setdefault(self._fleet.group(life), []).append(life)
+        missing = {
+            group: n - len(running.get(group, ()))
+            for group, n in sorted(self.target.items())
+            if n > len(running.get(group, ()))
+        }
+        spare = {
+            group: lives
+            for group, lives in sorted(running.items())
+            if len(lives) > self.target.get(group, 0)
+        }
+        under_way = sum(
+            not life.is_serving and not life.is_leaving for life in self._fleet.lives.values()
+        )
+        places = Places(self, self._fleet, now, wall)
+        steps: list[Step] = []
+        # Large ones first: small ones would take the room of a whole agent from them.
+        for group in sorted(missing, key=lambda one: (-one.gpus, one)):
+            for _ in range(missing[group]):
+                if under_way >= self._config.moves_max:
+                    return steps
+                agent = places.free(group)
+                if agent is not None:
+                    steps += self._start(now, group, agent, term)
+                    under_way += 1
+                    continue
+                victims = places.room(group, spare, demanded, self.target)
+                if victims is None:
+                    self.shut[group] = now + _SHUT_S
+                    break
+                for victim in victims:
+                    reason = f"its GPUs are for {group.model}"
+                    steps += self._stop(now, victim, term, reason)
+        if not missing:
+            steps += self._trim(now, term, spare, demanded)
+        return steps
+
+    def _trim(
+        self, now: float, term: int, spare: Mapping[Group, list[Life]], demanded: Collection[str]
+    ) -> list[Step]:
+        """Stop what is too much, once everything else is as it shall be."""
+        assert self.target is not None
+        steps: list[Step] = []
+        for group, lives in spare.items():
+            wanted = sum(n for g, n in self.target.items() if g.model == group.model)
+            for life in self.stoppable(now, lives):
+                left = [one for one in lives if not one.is_leaving]
+                if len(left) <= self.target.get(group, 0):
+                    break
+                others = self.serving(group.model, besides=life)
+                # One that does not serve yet may be about to, while another is not.
+                enough = others >= (max(wanted, 1) if life.is_serving else 1)
+                if enough or group.model not in demanded:
+                    steps += self._stop(now, life, term, "another place is better")
+        return steps
+
+    def stoppable(self, now: float, lives: Collection[Life]) -> list[Life]:
+        """Return those of *lives* that may be stopped; first what serves least, and not long."""
+        able = [one for one in lives if not one.is_leaving and not self.locked(now, one)]
+        ends = {one.session: one.ends_at for one in self._fleet.agents.values()}
+        return sorted(
+            able,
+            key=lambda one: (
+                one.is_serving,
+                ends.get(one.agent, 0.0),
+                one.began_at,
+                one.start.command,
+            ),
+        )
+
+    def serving(self, model: str, *, besides: Life) -> int:
+        """Return how many replicas serve *model* and are to go on, *besides* one."""
+        ours = [
+            one
+            for one in self._fleet.lives.values()
+            if one.model == model and one.is_serving and not one.is_leaving and one is not besides
+        ]
+        by_hand = sum(n for key, n in self._fleet.by_hand().items() if key[0] == model)
+        return len(ours) + by_hand
+
+    def failed_at(self, now: float, agent: Agent, model: str) -> bool:
+        """Return whether *model* failed at *agent* too short a while ago."""
+        failure = self._failures.get((agent.session, model))
+        return failure is not None and now < failure.until
+
+    def _start(self, now: float, group: Group, agent: Agent, term: int) -> list[Step]:
+        model = self._models[group.model]
+        start = Start(
+            command=self._new_id(),
+            term=term,
+            template=model.template,
+            model=model.name,
+            tp=group.tp,
+            pp=group.pp,
+            quantisation=model.quantisation,
+            kv_dtype=model.engine_kv_dtype,
+            context_max=model.context_max,
+        )
+        life = Life(start, agent.session, began_at=now, now=now)
+        life.sent_at = now
+        self._fleet.lives[start.command] = life
+        return [Say("START", life), Send(agent, start)]
+
+    def _stop(
+        self, now: float, life: Life, term: int, reason: str, *, fails: bool = False
+    ) -> list[Step]:
+        agent = self._fleet.agents[life.agent]
+        if not fails:
+            self.stopped[self._fleet.group(life)] = now
+        life.stop, life.why, life.sent_at = self._new_id(), reason, now
+        stop = Stop(command=life.stop, term=term, start=life.start.command, reason=reason)
+        return [Say("STOP", life, reason), Send(agent, stop)]
+
+    def _failed(self, now: float, life: Life, reason: str) -> Step:
+        key = (life.agent, life.model)
+        failure = self._failures.pop(key, None) or _Failure()
+        self._failures[key] = failure
+        delay_s = self._config.backoff_s * 2.0 ** min(failure.count, 20)
+        failure.count += 1
+        failure.until = now + min(delay_s, self._config.backoff_max_s)
+        while len(self._failures) > FAILURES_MAX:
+            del self._failures[next(iter(self._failures))]
+        return Say("FAILED", life, reason)
+
+
+class Places:
+    """Where there is room, while several replicas are placed at once."""
+
+    def __init__(self, mover: Mover, fleet: Fleet, now: float, wall: float) -> None:
+        self._mover = mover
+        self._fleet = fleet
+        self._now = now
+        able = [one for one in fleet.agents.values() if mover.is_place(now, wall, one)]
+        self._agents = sorted(able, key=lambda one: one.session)
+        self._promised: dict[SessionId, int] = {}
+
+    def free(self, group: Group) -> Agent | None:
+        """Return the agent with the least room that is enough; the one that lasts longest."""
+        fitting = [
+            one for one in self._able(group) if self._room(one, with_leaving=False) >= group.gpus
+        ]
+        return min(
+            fitting,
+            key=lambda one: (self._fleet.free(one), -one.ends_at, one.session),
+            default=None,
+        )
+
+    def room(
+        self,
+        group: Group,
+        spare: Mapping[Group, list[Life]],
+        demanded: Collection[str],
+        target: Mapping[Group, int],
+    ) -> list[Life] | None:
+        """Return what to stop so that one of *group* has room; None when nothing helps.
+
+        Nothing is to be stopped where enough is draining already.
+        """
+        best: tuple[int, SessionId, list[Life]] | None = None
+        for agent in self._able(group):
+            lacking = group.gpus - self._room(agent, with_leaving=True)
+            victims = self._victims(agent, lacking, spare, demanded, target)
+            if victims is not None and (best is None or (len(victims), agent.session) < best[:2]):
+                best = (len(victims), agent.session, victims)
+        if best is None:
+            return None
+        _, session, victims = best
+        self._promised[session] = self._promised.get(session, 0) + group.gpus
+        return victims
+
+    def _able(self, group: Group) -> list[Agent]:
+        return [
+            one
+            for one in self._agents
+            if one.pool == group.pool and not self._mover.failed_at(self._now, one, group.model)
+        ]
+
+    def _room(self, agent: Agent, *, with_leaving: bool) -> int:
+        leaving = sum(one.gpus for one in self._fleet.of_agent(agent) if one.is_leaving)
+        free = self._fleet.free(agent) + (leaving if with_leaving else 0)
+        # What drains is promised first; what is free now is enough if the rest of it is.
+        return free - max(
+            0, self._promised.get(agent.session, 0) - (0 if with_leaving else leaving)
+        )
+
+    def _victims(
+        self,
+        agent: Agent,
+        lacking: int,
+        spare: Mapping[Group, list[Life]],
+        demanded: Collection[str],
+        target: Mapping[Group, int],
+    ) -> list[Life] | None:
+        chosen: list[Life] = []
+        for group, lives in spare.items():
+            left = sum(not one.is_leaving for one in lives) - target.get(group, 0)
+            for life in self._mover.stoppable(self._now, lives):
+                if lacking <= 0:
+                    return chosen
+                if left <= 0:
+                    break
+                if life.agent == agent.session and self._may_stop(life, chosen, demanded):
+                    chosen.append(life)
+                    left -= 1
+                    lacking -= life.gpus
+        return chosen if lacking <= 0 else None
+
+    def _may_stop(self, life: Life, chosen: list[Life], demanded: Collection[str]) -> bool:
+        if life.model not in demanded:
+            return True
+        doomed = sum(one.model == life.model and one.is_serving for one in chosen)
+        return self._mover.serving(life.model, besides=life) - doomed > 0

@@ -1,0 +1,157 @@
+"""Decisions: who is waited for, what is worth a move, what is left alone."""
+
+import msgspec
+import pytest
+from tests.unit.placer.live import parts
+
+from opentela.placer.live.config import ModelConfig, PlacerConfig
+from opentela.placer.live.decide import Decided, Planner, PoolSeen, Question
+from opentela.placer.live.demand import Asked
+from opentela.placer.live.specs import specs
+from opentela.placer.problem import Group
+
+POOL = PoolSeen(
+    name="a/cpu/1", site="a", hardware="cpu", agents=2, gpus=1, templates=(parts.TEMPLATE,)
+)
+
+
+def group(model: str, tp: int = 1) -> Group:
+    return Group(model, POOL.name, tp)
+
+
+def question(running: dict[str, int] | None = None, **rates: float) -> Question:
+    """Return what is asked at *rates* while replicas run."""
+    return Question(
+        asked=tuple(Asked(model=model, rate_rps=rates.get(model, 0.0)) for model in "abc"),
+        pools=(POOL,),
+        running={group(model): count for model, count in (running or {}).items()},
+    )
+
+
+def decided(asked: Question, **changes: object) -> Decided:
+    """Return the decision of a placer of a, b and c, which serve two requests a second each."""
+    config = parts.config("a", "b", "c")
+    return Planner(config, {}).answer(msgspec.structs.replace(asked, **changes))
+
+
+def models(told: Decided) -> dict[str, int]:
+    """Return how many replicas of each model there shall be."""
+    return {group.model: count for group, count in sorted(told.target.items())}
+
+
+def test_who_is_waited_for_is_started() -> None:
+    """With as many replicas as bursts need."""
+    told = decided(question(a=1.8))
+    assert told.is_change
+    assert models(told) == {"a": 2}
+    assert "a is asked for" in told.reason
+    assert told.wanted_rps["a"] > 2.0
+    assert told.capacity_rps["a"] == 4.0
+
+
+def test_what_nobody_needs_stays_while_nothing_else_needs_its_gpu() -> None:
+    """It serves at once if somebody asks again."""
+    assert not decided(question({"a": 2})).is_change
+    told = decided(question({"a": 2}, b=0.5))
+    assert models(told) == {"a": 1, "b": 1}
+
+
+def test_what_nobody_asks_for_any_more_goes_when_the_operator_wants_that() -> None:
+    """After the time that was given."""
+    told = decided(question({"a": 2}), idle=("a",))
+    assert told.is_change
+    assert models(told) == {}
+
+
+def test_the_last_replica_of_a_model_that_is_asked_for_is_not_planned_away() -> None:
+    """Three models on two GPUs: who waits, waits."""
+    told = decided(question({"a": 1, "b": 1}, a=1.0, b=1.0, c=9.0))
+    assert models(told) == {"a": 1, "b": 1}
+    assert any("too few GPUs" in note for note in told.notes)
+
+
+def test_a_small_gain_is_not_worth_a_move() -> None:
+    """Hysteresis: else noise would move models."""
+    told = decided(question({"a": 2}, a=4.0), pools=(msgspec.structs.replace(POOL, agents=3),))
+    assert told.is_change
+    little = decided(question({"a": 2}, a=2.5), pools=(msgspec.structs.replace(POOL, agents=3),))
+    assert not little.is_change
+    assert "too little" in little.reason or "what runs" in little.reason
+
+
+def test_what_is_locked_stays() -> None:
+    """A replica that was started a short while ago."""
+    told = decided(question({"a": 2}, b=1.0), locked={group("a"): 2})
+    assert models(told) == {"a": 2}
+
+
+def test_what_was_stopped_a_short_while_ago_is_not_started_again() -> None:
+    """Unless nothing of the model is left."""
+    pools = (msgspec.structs.replace(POOL, agents=4),)
+    told = decided(question({"a": 1}, a=5.0), stopped=(group("a"),), pools=pools)
+    assert models(told) == {"a": 1}
+    assert models(decided(question(a=1.0), stopped=(group("a"),), pools=pools))["a"] >= 1
+
+
+def test_a_place_that_has_no_room_is_not_planned_for() -> None:
+    """Until it is tried again."""
+    told = decided(question(a=1.0), shut=(group("a"),))
+    assert told.target == {}
+    assert told.notes == ("a fits no agent that there is",)
+
+
+def test_engines_that_others_started_serve_too() -> None:
+    """Nothing is placed on their GPUs, and they are not in the target."""
+    told = decided(question(a=1.5), by_hand={("a", "z", "gpu", 3): 2})
+    assert told.target == {}
+    assert told.capacity_rps["a"] == 4.0
+
+
+def test_a_replica_of_a_model_that_is_listed_no_more_gives_way() -> None:
+    """It is nobody's."""
+    told = decided(question({"old": 2}, a=1.0))
+    assert models(told) == {"a": 1, "old": 1} or models(told) == {"a": 2}
+
+
+def test_replicas_that_are_to_be_kept_are_started() -> None:
+    """Although nobody asks."""
+    config = parts.config("a")
+    (model,) = config.models
+    kept = msgspec.structs.replace(config, models=(msgspec.structs.replace(model, replicas_min=1),))
+    told = Planner(kept, {}).answer(question())
+    assert models(told) == {"a": 1}
+    assert "fewer replicas" in told.reason
+
+
+def test_a_model_runs_only_where_it_may_and_where_agents_can() -> None:
+    """Sites of the configuration, templates of the agents."""
+    config = parts.config("a")
+    (model,) = config.models
+    for changed in ({"sites": ("z",)}, {"template": "other"}):
+        models_ = (msgspec.structs.replace(model, **changed),)
+        told = Planner(msgspec.structs.replace(config, models=models_), {}).answer(question(a=1.0))
+        assert told.target == {}
+
+
+def test_what_the_simulator_knows_needs_no_capacity() -> None:
+    """Shapes of one agent, by the GPU that its driver names."""
+    model = ModelConfig(name="Qwen/Qwen3-8B", template="vllm")
+    config = PlacerConfig(access="none", models=(model,))
+    known, unknown = specs(config.models, lambda _: {})
+    assert unknown == []
+    pool = PoolSeen(
+        name="a/h100/4", site="a", hardware="NVIDIA H100 80GB HBM3", agents=2, gpus=4,
+        templates=("vllm",),
+    )  # fmt: skip
+    asked = Asked(model=model.name, rate_rps=5.0, in_tokens=500, out_tokens=200)
+    told = Planner(config, known).answer(Question(asked=(asked,), pools=(pool,)))
+    assert told.is_change
+    assert all(group.pp == 1 for group in told.target)
+    assert told.capacity_rps[model.name] > 5.0
+
+
+@pytest.mark.parametrize("agents", [0, 1])
+def test_nothing_asked_of_nothing_is_nothing(agents: int) -> None:
+    """A mesh may be empty."""
+    pools = (msgspec.structs.replace(POOL, agents=agents),) if agents else ()
+    assert not decided(question(), pools=pools).is_change

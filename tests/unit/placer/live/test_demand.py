@@ -1,0 +1,88 @@
+"""What is asked is counted over a window, for the models that may be placed."""
+
+import random
+
+import pytest
+from tests.unit.placer.live import parts
+
+from opentela.placer.live.config import DemandConfig
+from opentela.placer.live.demand import UNKNOWN_RPS, Demands
+
+CONFIG = DemandConfig(window_s=600.0, fast_s=60.0, learn_s=120.0)
+
+
+def demands(**changes: float) -> Demands:
+    """Return what has been heard since the beginning of time: nothing."""
+    return Demands(DemandConfig(**changes) if changes else CONFIG, {"a": "a", "A": "a"}, 0.0)
+
+
+def test_names_that_nobody_placed_are_not_counted() -> None:
+    """Clients may make up as many as they like."""
+    one = demands()
+    one.add(0.0, [parts.used(name) for name in ("a", "A", "made-up")])
+    assert one.of(1.0, "a").rate_rps == pytest.approx(3 / 10, rel=0.4)
+    assert one.of(1.0, "made-up").rate_rps == 0
+
+
+def test_a_rise_is_seen_at_once_and_a_fall_after_the_window() -> None:
+    """The greater of the long and the short mean counts."""
+    one = demands()
+    for second in range(600):
+        one.add(second, [parts.used("a")])
+    for second in range(600, 660):
+        one.add(second, [parts.used("a")] * 5)
+    assert one.of(660.0, "a").rate_rps == pytest.approx(5.0, rel=0.1)
+    assert one.of(900.0, "a").rate_rps == pytest.approx(1.0, rel=0.2)
+    assert one.of(1300.0, "a").rate_rps == 0
+    assert one.quiet_s(1300.0, "a") == pytest.approx(641.0)
+
+
+def test_requests_that_were_turned_away_are_demand_too() -> None:
+    """They are all that a model without a replica has; how many they are says little."""
+    one = demands()
+    for second in range(100):
+        one.add(second, [parts.used("a", status=404 if second % 2 else 503)] * 50)
+    told = one.of(100.0, "a")
+    assert told.rate_rps == UNKNOWN_RPS
+    assert told.refused_rps == pytest.approx(50, rel=0.2)
+    assert told.out_tokens == 0
+
+
+def test_who_is_turned_away_beside_others_counts_as_much_as_they() -> None:
+    """At most: clients try again."""
+    one = demands()
+    for second in range(600):
+        refused = [parts.used("a", status=503)] * 9
+        one.add(second, [parts.used("a"), *refused])
+    assert one.of(600.0, "a").rate_rps == pytest.approx(2.0, rel=0.2)
+
+
+def test_lengths_and_their_spread_are_those_of_answered_requests() -> None:
+    """And what caches held of prompts."""
+    one = demands()
+    long, short = parts.used("a", tokens_in=300), parts.used("a", tokens_in=100, tokens_out=10)
+    one.add(100.0, [long, short, parts.used("a", status=503)])
+    told = one.of(100.0, "a")
+    assert (told.in_tokens, told.out_tokens) == (200, 30)
+    assert told.in_cv == pytest.approx(0.5)
+    assert told.prefix_hit == 0
+
+
+@pytest.mark.parametrize(("together", "least", "most"), [(1, 1.0, 1.3), (40, 4.0, 8.0)])
+def test_requests_that_come_in_bursts_are_told_from_those_that_do_not(
+    together: int, least: float, most: float
+) -> None:
+    """A Poisson stream has 1, one of clumps more; no more than the greatest that is believed."""
+    rng = random.Random(1)
+    one = demands()
+    for second in range(600):
+        if rng.random() < 0.5 / together * 10:
+            one.add(second, [parts.used("a")] * together)
+    assert least <= one.of(600.0, "a").cv <= most
+
+
+def test_it_knows_when_it_has_listened_for_long_enough() -> None:
+    """Before, nobody can say that nobody asks."""
+    one = demands()
+    assert not one.has_learnt(119.0)
+    assert one.has_learnt(120.0)

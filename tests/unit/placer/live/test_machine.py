@@ -1,0 +1,210 @@
+"""Whole placers against agents that obey the contract, under virtual time and a seed."""
+
+import pytest
+from tests.unit.placer.live import parts
+from tests.unit.placer.live.world import World
+
+
+def world(
+    seed: int = 0, *, agents: int = 2, gpus: int = 1, placers: int = 1, **given: float
+) -> World:
+    """Return a world of models a, b and c."""
+    made = World(seed, parts.config("a", "b", "c"), **given)
+    for _ in range(agents):
+        made.agent(gpus)
+    for _ in range(placers):
+        made.placer()
+    return made
+
+
+def test_a_model_that_is_asked_for_gets_a_replica() -> None:
+    """Although nobody ever served it: requests that were turned away are demand."""
+    one = world()
+    one.run(10)
+    assert one.started == []
+    one.rates = {"a": 1.0}
+    one.run(20, until=lambda: bool(one.kinds("SERVES")))
+    assert one.serving("a") == 1
+    assert [event.kind for event in one.kinds("START") + one.kinds("SERVES")] == ["START", "SERVES"]
+
+
+def test_the_plan_follows_a_demand_that_shifts() -> None:
+    """One replica gives its place up; the last of a model that is asked for stays."""
+    one = world()
+    one.rates = {"a": 3.0}
+    one.run(40, until=lambda: one.serving("a") == 2)
+    assert one.serving("a") == 2
+    one.rates = {"a": 0.3, "b": 2.0}
+    one.run(60, until=lambda: one.serving("b") == 1)
+    assert (one.serving("a"), one.serving("b")) == (1, 1)
+    one.rates = {"b": 3.0}
+    one.run(90, until=lambda: one.serving("b") == 2)
+    assert (one.serving("a"), one.serving("b")) == (0, 2)
+
+
+def test_what_runs_stays_when_nothing_is_asked_any_more() -> None:
+    """Nothing else needs its GPUs, and somebody may ask again."""
+    one = world()
+    one.rates = {"a": 1.0}
+    one.run(20, until=lambda: one.serving("a") == 1)
+    one.rates = {}
+    one.run(100)
+    assert one.serving("a") == 1
+    assert one.kinds("STOP") == []
+
+
+def test_a_demand_that_swings_does_not_make_models_swing() -> None:
+    """A replica stays for its cool-down, and what was stopped is not started at once."""
+    one = world()
+    for turn in range(20):
+        one.rates = {"a": 3.0, "b": 0.5} if turn % 2 else {"a": 0.5, "b": 3.0}
+        one.run(5)
+    assert len(one.started) <= 4
+
+
+def test_a_leader_that_is_killed_in_the_middle_of_a_move_has_a_successor() -> None:
+    """It acts within five seconds and starts nothing that is under way already."""
+    one = world(placers=2)
+    one.run(2, until=lambda: one.leader() is not None)
+    one.rates = {"a": 1.0}
+    one.run(20, until=lambda: len(one.started) == 1)
+    (dead,) = [at for at, placer in enumerate(one.placers) if placer.is_leading]
+    first = one.placers[dead].term
+    one.dead.add(dead)
+    took_s = one.run(10, until=lambda: bool(one.kinds("ADOPTED")))
+    assert took_s < 5
+    leader = one.leader()
+    assert leader is not None
+    assert leader.term > first
+    one.run(40)
+    assert len(one.started) == 1
+    assert one.serving("a") == 1
+
+
+def test_a_leader_that_lost_its_lease_acts_no_more() -> None:
+    """Whatever it believed; agents never hear of an older term from one that obeys its clock."""
+    one = world(placers=2)
+    one.rates = {"a": 1.0}
+    one.run(2, until=lambda: one.leader() is not None)
+    (paused,) = [at for at, placer in enumerate(one.placers) if placer.is_leading]
+    one.dead.add(paused)
+    one.run(30, until=lambda: one.serving("a") == 1)
+    one.dead.clear()
+    one.run(20)
+    assert one.outdated == 0
+    assert not one.placers[paused].is_leading
+    assert len(one.started) == 1
+
+
+def test_a_start_that_fails_is_tried_at_another_agent() -> None:
+    """The one at which it failed is left alone for a while."""
+    one = world()
+    one.failing = 1.0
+    one.rates = {"a": 1.0}
+    one.run(20, until=lambda: len(one.started) == 1)
+    one.failing = 0.0
+    one.run(20, until=lambda: one.serving("a") == 1)
+    first, second = (event.agent for event in one.kinds("START"))
+    assert first != second
+    assert len(one.kinds("FAILED")) == 1
+
+
+def test_a_replica_whose_agent_ends_gets_a_successor_in_time() -> None:
+    """And nothing is started where time is short."""
+    one = world(agents=0)
+    one.agent(1, lasts_s=60)
+    one.placer()
+    one.rates = {"a": 1.0}
+    one.run(25, until=lambda: one.serving("a") == 1)
+    assert one.serving("a") == 1
+    one.agent(1)
+    one.agent(1, lasts_s=20)
+    one.run(40, until=lambda: one.serving("a") == 2)
+    assert one.serving("a") == 2
+    assert len(one.agents[2].starts) == 0
+
+
+def test_an_engine_that_somebody_started_counts() -> None:
+    """No replica of ours is needed beside it."""
+    one = world()
+    one.tell(parts.engine(900, "a"))
+    one.rates = {"a": 0.1}
+    one.run(30)
+    assert one.started == []
+
+
+def test_in_a_dry_run_it_is_said_and_not_done() -> None:
+    """Without a lease, too."""
+    one = World(0, parts.config("a", dry_run=True))
+    one.agent(1)
+    one.placer()
+    one.rates = {"a": 1.0}
+    one.run(20)
+    assert one.started == []
+    assert one.lease.revision == 0
+    (first, *_) = one.kinds("PLANNED")
+    assert first.dry_run
+    assert [(p.model, p.running, p.planned) for p in first.placed] == [("a", 0, 1)]
+    assert [(a.model, a.refused_rps > 0) for a in first.asked] == [("a", True)]
+
+
+def test_it_tells_what_it_does() -> None:
+    """On the health page: who leads, what is asked, what runs where."""
+    one = world()
+    one.rates = {"a": 1.0}
+    one.run(20, until=lambda: one.serving("a") == 1)
+    one.run(1)
+    status = one.placers[0].status(one.now, 0.0)
+    assert status["leads"] is True
+    replicas, agents = status["replicas"], status["agents"]
+    assert isinstance(replicas, list)
+    assert isinstance(agents, list)
+    assert [(one["model"], one["state"]) for one in replicas] == [("a", "serving")]
+    assert {one["free"] for one in agents} == {0, 1}
+
+
+def test_before_the_map_is_known_nothing_is_done() -> None:
+    """An empty map says nothing of what runs."""
+    one = World(0, parts.config("a"))
+    one.placer()
+    assert one.placers[0].why_not() == "not asked yet" or one.placers[0].why_not() == ""
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_through_loss_deaths_and_shifts_the_plan_is_reached(seed: int) -> None:
+    """No GPU is held twice, no last replica stopped, no move done twice; at the end all is well."""
+    one = world(seed, agents=3, gpus=2, placers=2, loss=0.1)
+    one.failing = 0.1
+    rng = one.rng
+    for _ in range(6):
+        one.rates = {model: rng.choice([0.0, 0.5, 2.0]) for model in "abc"}
+        one.run(rng.uniform(5, 15))
+        harm = rng.random()
+        if harm < 0.4:
+            living = [at for at in range(len(one.placers)) if at not in one.dead]
+            leading = [at for at in living if one.placers[at].is_leading]
+            one.dead.add(leading[0] if leading else living[0])
+            one.placer()
+        elif harm < 0.7:
+            victim = rng.choice([agent for agent in one.agents if agent.is_alive])
+            victim.die()
+            one.agent(2)
+    one.loss = one.failing = 0.0
+    one.rates = {"a": 1.5, "b": 0.5, "c": 0.5}
+    one.run(90, until=lambda: all(one.serving(model) for model in "abc"))
+    assert all(one.serving(model) for model in "abc")
+    one.run(120, until=lambda: is_settled(one))
+    assert is_settled(one)
+    commands = [start.command for start in one.started]
+    assert len(commands) == len(set(commands))
+
+
+def is_settled(one: World) -> bool:
+    """Return whether what the leader plans is what runs, and nothing is under way."""
+    leader = one.leader()
+    if leader is None or any(not life.is_serving for life in leader.fleet.lives.values()):
+        return False
+    planned: dict[str, int] = {}
+    for group, count in (leader.mover.target or {}).items():
+        planned[group.model] = planned.get(group.model, 0) + count
+    return planned == {model: one.serving(model) for model in planned}

@@ -1,0 +1,218 @@
+"""Moves, one at a time: what is sent, repeated, given up, and never done."""
+
+import itertools
+
+import msgspec
+from tests.unit.placer.live import parts
+
+from opentela.core import ids
+from opentela.core.record import claim_of
+from opentela.placer.live.fleet import Agent, Fleet, Life
+from opentela.placer.live.mover import Mover, Say, Send, Step
+from opentela.placer.problem import Group
+from opentela.wire.command import Holding, Replica, Start, Stop
+
+WALL = 1_800_000_000.0
+POOL = "a/cpu/1"
+
+
+class Scene:
+    """A mover, and agents of one GPU each."""
+
+    def __init__(self, agents: int = 2) -> None:
+        config = parts.config("a", "b")
+        self.fleet = Fleet({"a": "a", "b": "b"})
+        numbers = itertools.count()
+        self.mover = Mover(
+            config,
+            self.fleet,
+            lambda: ids.ulid(int(WALL * 1000), next(numbers).to_bytes(10, "big")),
+        )
+        self.now = 0.0
+        records = [parts.agent(number) for number in range(agents)]
+        self.fleet.apply(0.0, records)
+        self.agents = [self.fleet.agents[claim_of(record).session] for record in records]
+        for agent in self.agents:
+            self.hear(agent)
+
+    def hear(
+        self, agent: Agent, *replicas: Replica, command: str = "", reason: str = ""
+    ) -> list[Step]:
+        """Have *agent* answer."""
+        holding = Holding(
+            command=command,
+            accepted=not reason,
+            reason=reason,
+            hardware="cpu",
+            gpus=("0",),
+            templates=(parts.TEMPLATE,),
+            replicas=replicas,
+        )
+        steps = self.mover.answered(self.now, agent, holding)
+        _, ended = self.fleet.hear(self.now, WALL, agent, holding)
+        return steps + [self.mover.ended(self.now, life, why) for life, why in ended]
+
+    def step(self, *demanded: str, **target: int) -> list[Step]:
+        """Let the mover go on towards *target*."""
+        self.mover.target = {Group(model, POOL, 1): count for model, count in target.items()}
+        return self.mover.step(self.now, WALL, term=7, demanded=demanded)
+
+    def serve(self, place: int, model: str, *, began_at: float = -100.0) -> Life:
+        """Have a replica of *model* serve at an agent."""
+        command = ids.ulid(1, bytes([place, *model.encode(), *bytes(8)]))
+        start = Start(command=command, term=1, template=parts.TEMPLATE, model=model)
+        life = Life(start, self.agents[place].session, began_at=began_at, now=0.0)
+        life.is_known = life.was_told_serving = True
+        self.fleet.lives[command] = life
+        self.fleet.apply(self.now, [parts.engine(100 + place, model, made_by=command)])
+        return life
+
+
+def sent(steps: list[Step]) -> list[Start | Stop]:
+    """Return the commands among *steps*."""
+    commands = [step.command for step in steps if isinstance(step, Send)]
+    return [one for one in commands if isinstance(one, Start | Stop)]
+
+
+def said(steps: list[Step]) -> list[str]:
+    """Return what is told."""
+    return [step.kind for step in steps if isinstance(step, Say)]
+
+
+def test_a_start_is_repeated_under_its_id_until_it_is_answered() -> None:
+    """An agent does it once."""
+    one = Scene()
+    (first,) = sent(one.step(a=1))
+    assert isinstance(first, Start)
+    assert (first.term, first.model) == (7, "a")
+    one.now = 0.4
+    assert sent(one.step(a=1)) == []
+    one.now = 0.5
+    assert sent(one.step(a=1)) == [first]
+    agent = one.fleet.agents[one.fleet.lives[first.command].agent]
+    one.hear(agent, command=first.command)
+    one.now = 3.0
+    assert sent(one.step(a=1)) == []
+
+
+def test_a_start_that_is_refused_goes_elsewhere() -> None:
+    """And not to the same agent for a while."""
+    one = Scene()
+    (first,) = sent(one.step(a=1))
+    refused = one.fleet.agents[one.fleet.lives[first.command].agent]
+    assert said(one.hear(refused, command=first.command, reason="no GPU")) == ["FAILED"]
+    (second,) = sent(one.step(a=1))
+    assert one.fleet.lives[second.command].agent != refused.session
+    assert second.command != first.command
+
+
+def test_a_start_that_nobody_answers_is_forbidden_before_it_is_tried_elsewhere() -> None:
+    """It may still be on its way; until its agent has answered, its GPU is held."""
+    one = Scene()
+    (first,) = sent(one.step(a=1))
+    silent = one.fleet.agents[one.fleet.lives[first.command].agent]
+    one.now = 3.9
+    for agent in one.agents:
+        one.hear(agent)
+    one.now = 4.0
+    stop, second = sent(one.step(a=1))
+    assert isinstance(stop, Stop)
+    assert stop.start == first.command
+    assert isinstance(second, Start)
+    assert one.fleet.free(silent) == 0
+    assert said(one.hear(silent, command=stop.command)) == ["FREED"]
+    assert one.fleet.free(silent) == 1
+
+
+def test_a_replica_that_does_not_come_to_serve_is_stopped() -> None:
+    """After the time that loading may take."""
+    one = Scene(agents=1)
+    (first,) = sent(one.step(a=1))
+    one.hear(one.agents[0], command=first.command)
+    one.now = 19.0
+    assert sent(one.step(a=1)) == []
+    one.now = 20.0
+    steps = one.step(a=1)
+    assert said(steps) == ["FAILED", "STOP"]
+
+
+def test_the_last_that_serves_a_model_stays_until_another_serves() -> None:
+    """However much its GPU is wanted."""
+    one = Scene(agents=1)
+    life = one.serve(0, "a")
+    assert sent(one.step("a", "b", b=1)) == []
+    assert Group("b", POOL, 1) in one.mover.shut
+    (stop,) = sent(one.step("b", b=1))
+    assert isinstance(stop, Stop)
+    assert stop.start == life.start.command
+
+
+def test_room_is_made_by_what_is_too_much() -> None:
+    """And nothing is started before the GPU is free."""
+    one = Scene()
+    one.serve(0, "a")
+    one.serve(1, "a")
+    (stop,) = sent(one.step("a", "b", a=1, b=1))
+    assert isinstance(stop, Stop)
+    one.now = 0.1
+    assert sent(one.step("a", "b", a=1, b=1)) == []
+    life = one.fleet.lives[stop.start]
+    agent = one.fleet.agents[life.agent]
+    ended = Replica(start=stop.start, template="", model="a", tp=1, pp=1, gpus=(), state="stopped")
+    assert said(one.hear(agent, ended, command=stop.command)) == ["FREED"]
+    (start,) = sent(one.step("a", "b", a=1, b=1))
+    assert isinstance(start, Start)
+    assert one.fleet.lives[start.command].agent == agent.session
+
+
+def test_a_young_replica_is_not_stopped() -> None:
+    """It has its cool-down."""
+    one = Scene(agents=1)
+    one.serve(0, "a", began_at=-3.0)
+    assert sent(one.step("b", b=1)) == []
+    one.now = 1.0
+    one.hear(one.agents[0])
+    assert len(sent(one.step("b", b=1))) == 1
+
+
+def test_nothing_is_started_where_nobody_answers_or_time_is_short() -> None:
+    """Such an agent is no place."""
+    one = Scene(agents=1)
+    one.now = 5.0
+    assert sent(one.step(a=1)) == []
+    one.hear(one.agents[0])
+    one.agents[0].ends_at = WALL + 10
+    assert sent(one.step(a=1)) == []
+    one.agents[0].ends_at = WALL + 31
+    assert len(sent(one.step(a=1))) == 1
+
+
+def test_no_more_is_under_way_than_may_be() -> None:
+    """A mesh that begins does not load everything at once."""
+    one = Scene(agents=12)
+    assert len(sent(one.step(a=12))) == parts.MOVES.moves_max
+
+
+def test_a_repeated_failure_waits_longer_each_time() -> None:
+    """Up to the greatest wait."""
+    one = Scene(agents=1)
+    waits = []
+    for _ in range(4):
+        (start,) = sent(one.step(a=1))
+        one.hear(one.agents[0], command=start.command, reason="broken")
+        began = one.now
+        while not any(isinstance(command, Start) for command in sent(one.step(a=1))):
+            one.now += 1.0
+            one.hear(one.agents[0])
+        (life,) = one.fleet.lives.values()
+        del one.fleet.lives[life.start.command]
+        waits.append(one.now - began)
+    assert waits == [4.0, 8.0, 16.0, 32.0]
+
+
+def test_a_start_says_what_the_model_is_configured_for() -> None:
+    """Nothing else: what it is started with stands at the agent."""
+    one = Scene()
+    (start,) = sent(one.step(a=1))
+    told = msgspec.structs.asdict(start)
+    assert {told["template"], told["model"]} == {parts.TEMPLATE, "a"}
