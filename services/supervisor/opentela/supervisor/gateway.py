@@ -17,6 +17,7 @@ from opentela.mesh.identity import Identity
 from opentela.mesh.nats_wire import Message
 from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
+from opentela.service import SystemClock
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.events import TICK, BreakOff, CarrierLost
 from opentela.stream.failures import failure
@@ -32,6 +33,7 @@ from opentela.wire.frames import Credit, FailKind, Frame, Invite, Open
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
+_CLOCK: Final = SystemClock()
 
 ENDED_KEPT_MIN: Final = 4096
 """Streams remembered after their end, lest a late or repeated Open asks the engine twice; more
@@ -305,7 +307,7 @@ class Gateway:
     def _open(self, key: Key, way: Way, frame: Open) -> None:
         refusal = self._refusal
         if self.curfew.leave_at:
-            refusal = refusal or self.curfew.refusal(time.time(), frame.body)
+            refusal = refusal or self.curfew.refusal(_CLOCK.wall(), frame.body)
         if len(self._streams) >= self._settings.streams_max:
             refusal = refusal or f"the session has {self._settings.streams_max} requests already"
         if refusal or self._timer is None:

@@ -32,7 +32,7 @@ from opentela.supervisor.offer import Terms
 from opentela.supervisor.output import Copier
 from opentela.supervisor.process import reclaim
 from opentela.supervisor.ready_file import ReadyFile
-from opentela.supervisor.shell import SupervisorShell
+from opentela.supervisor.shell import OnReady, SupervisorShell
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
 
@@ -61,17 +61,15 @@ async def serve(
         CredentialError: The mesh refuses the access.
         EngineError: The engine failed for good.
     """
-    reporter = None if report_to is None else Reporter(report_to)
     finder = EndFinder(walltime, os.environ, SystemClock().wall())
     config = _as_told(config, finder)
     door = await _opened(config, access)
     machine = await _machine(config, argv, place, finder, door)
     caches_of_node = caches.variables(config.cache, os.environ)
-    ready_file = ReadyFile(config.ready_file, wall=SystemClock().wall, on_ready=life.ready)
     shell = SupervisorShell(
         machine,
         clock=SystemClock(),
-        on_ready=reporter.beside(ready_file.tell, machine) if reporter else ready_file.tell,
+        on_ready=_on_ready(config, life, machine, report_to),
         shows_output=bool(config.health.token_file),
     )
     async with AsyncExitStack() as stack:
@@ -93,19 +91,20 @@ async def serve(
         missed = await reach(clients)
         await shell.run(
             runner=_runner(argv, config, caches_of_node, copier, shell),
-            gateways=Gateways(
-                data,
-                gateway_settings(config.gateway),
-                shell.spawn,
-                provider=access.identity,
-                calls_home=config.gateway.calls_home,
-                door=door,
-            ),
+            gateways=_gateways(data, config, access, shell, door),
             voice=Voice(bus, access, shell.tell),
             stopping=life.stopping,
             find_end=finder.again,
             beside=[client.open(None) for client in missed],
         )
+
+
+def _on_ready(
+    config: SupervisorConfig, life: Lifecycle, machine: Machine, report_to: int | None
+) -> OnReady:
+    """Return whom to tell how we are: whoever reads the file or the page, and our agent."""
+    tell = ReadyFile(config.ready_file, wall=SystemClock().wall, on_ready=life.ready).tell
+    return tell if report_to is None else Reporter(report_to).beside(tell, machine)
 
 
 def _runner(
@@ -124,6 +123,23 @@ def _runner(
         rng=random.SystemRandom(),
         tell=shell.tell,
         spawn=shell.spawn,
+    )
+
+
+def _gateways(
+    data: DataClient,
+    config: SupervisorConfig,
+    access: Access,
+    shell: SupervisorShell,
+    door: Door | None,
+) -> Gateways:
+    return Gateways(
+        data,
+        gateway_settings(config.gateway),
+        shell.spawn,
+        provider=access.identity,
+        calls_home=config.gateway.calls_home,
+        door=door,
     )
 
 
