@@ -1,4 +1,4 @@
-"""Whatever placers say and replicas do, in whatever order: no GPU is shared, nothing is done twice."""
+"""Whatever placers say and replicas do, in any order: no GPU is shared, nothing is done twice."""
 
 from collections import Counter
 
