@@ -20,7 +20,7 @@ def registry(*, access: Path, token_file: Path, state_file: Path, is_new: bool) 
         "REGISTRY",
         {
             "": {"access": str(access)},
-            "detector": {"lease_beats": 3.0, "grace_s": 10.0, "suspect_probe_every_s": 1.0},
+            "detector": {"grace_s": 10.0, "suspect_probe_every_s": 1.0},
             "peers": {
                 "gossip_s": 0.5,
                 "heard_s": 2.0,

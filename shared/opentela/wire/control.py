@@ -16,7 +16,7 @@ from opentela.core.record import SessionRecord, SignedClaim, Statement, Warrant
 CONTROL_BYTES_MAX: Final = 512 * 1024
 """No control message is larger; senders page, receivers reject. Half of NATS's default payload."""
 BEAT_EVERY_S: Final = 1.0
-"""How often a session beats. Death is noticed between one and one and a half of these later, and
+"""How often a session beats. Death is noticed up to two of these later, and
 each costs a node some 140 B on the wire: 1 s keeps both under their targets of 2 s and 0.6 KB/s."""
 
 

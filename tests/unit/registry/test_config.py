@@ -22,6 +22,9 @@ from opentela.registry.config import (
 from opentela.settings import load
 from opentela.wire.control import BEAT_EVERY_S
 
+JITTER = 0.1
+"""Owners spread their beats by so much."""
+
 
 def test_death_that_the_mesh_notices_is_known_within_two_seconds() -> None:
     """The last beat may have been just before: silence until late, then one round trip."""
@@ -41,6 +44,12 @@ def test_probes_fit_into_the_lease() -> None:
         silent_s = (detector.lease_beats - detector.late_beats) * BEAT_EVERY_S
         needed_s = (detector.probes_min - 1) * detector.probe_every_s
         assert silent_s >= needed_s
+
+
+def test_silence_is_suspicion_within_two_seconds_of_death() -> None:
+    """Also of a link that says nothing, and of who beats as rarely as jitter allows."""
+    for config in (LOCAL, LAN):
+        assert frozen_s(config, every_s=BEAT_EVERY_S * (1 + JITTER)) < 1.9
 
 
 def test_a_lease_that_ends_before_a_beat_is_late_is_refused() -> None:
@@ -96,5 +105,5 @@ def test_a_preset_agrees_with_itself(name: str) -> None:
 
 def test_what_knobs_amount_to_is_computed_from_them() -> None:
     """What the documentation says of the default."""
-    assert (noticed_s(LAN), frozen_s(LAN), evicted_s(LAN), alone_s(LAN)) == (1.5, 5.0, 50.0, 5.0)
-    assert frozen_s(LAN, every_s=0.1) == pytest.approx(2.15)
+    assert (noticed_s(LAN), frozen_s(LAN), evicted_s(LAN), alone_s(LAN)) == (1.2, 1.7, 46.7, 5.0)
+    assert frozen_s(LAN, every_s=0.1) == pytest.approx(0.52)

@@ -56,6 +56,44 @@ def test_a_late_session_is_probed(detector: Detector) -> None:
     assert not detector.is_heard(A, 1.5)
 
 
+def test_probes_do_not_wait_for_answers() -> None:
+    """So many fit into what is left of the lease that some may be lost; enough must be."""
+    config = DetectorConfig(
+        late_beats=1.25, lease_beats=1.75, probes_min=3, probe_every_s=0.125, probe_timeout_s=0.25
+    )
+    detector = Detector(config)
+    detector.watch(A, 0.0)
+    probes = [SendProbe(A, number) for number in range(1, 6)]
+    times = (1.25, 1.375, 1.5, 1.625, 1.75)
+    assert run(detector, 1.75) == [*zip(times, probes, strict=True), (1.75, Failed(A))]
+
+
+def test_a_registry_that_stood_still_blames_nobody_before_it_has_probed() -> None:
+    """The lease is over when it wakes up; beats and answers that came meanwhile are still unread."""
+    config = DetectorConfig(
+        late_beats=1.25, lease_beats=1.75, probes_min=3, probe_every_s=0.125, probe_timeout_s=0.25
+    )
+    detector = Detector(config)
+    detector.watch(A, 0.0)
+    assert detector.due(2.0) == [SendProbe(A, 1)]
+    assert (2.5, Failed(A)) in run(detector, 2.5)
+
+
+def test_gaps_between_probes_grow_with_the_lease() -> None:
+    """Whoever is slow does not ask more for it."""
+    detector = Detector(DetectorConfig(late_beats=1.5, lease_beats=2.0, probe_every_s=0.25))
+    detector.widening = 2.0
+    detector.watch(A, 0.0)
+    assert [at for at, _ in run(detector, 2.5)] == [1.5, 2.0, 2.5]
+
+
+def test_a_job_that_runs_is_not_asked_for_all_the_time(detector: Detector) -> None:
+    """Its session is silent and not suspected: looking now and then is enough."""
+    detector.advise(A, 1.0, alive=True)
+    found = [at for at, finding in run(detector, 9.9) if isinstance(finding, SendProbe)]
+    assert found == [1.5, 2.5, 3.5, 4.5, 5.5, 7.5, 9.5]
+
+
 def test_an_answered_probe_is_a_sign_of_life(detector: Detector) -> None:
     """Lost beats alone are no failure."""
     run(detector, 1.5)
@@ -81,10 +119,13 @@ def test_silence_is_failure_when_the_lease_is_over(detector: Detector) -> None:
 
 def test_the_end_of_the_lease_alone_is_no_failure() -> None:
     """Not before enough probes went unanswered: perhaps it was us who did not ask."""
-    detector = Detector(DetectorConfig(lease_beats=2.0, probes_min=3, probe_every_s=1.0))
+    detector = Detector(
+        DetectorConfig(
+            late_beats=1.5, lease_beats=2.0, probes_min=3, probe_every_s=1.0, probe_timeout_s=0.5
+        )
+    )
     detector.watch(A, 0.0)
-    assert (4.5, Failed(A)) in run(detector, 10.0)
-    assert (3.5, Failed(A)) not in run(detector, 10.0)
+    assert [at for at, finding in run(detector, 10.0) if finding == Failed(A)] == [4.0]
 
 
 def test_a_failed_session_is_probed_more_rarely(detector: Detector) -> None:

@@ -185,11 +185,11 @@ def test_who_wakes_up_late_blames_the_silence_on_itself(registry: Driven, owner:
     registry.join(owner, 3.2)
     actions = registry.step(63.0, m.Tick())
     assert only(m.PublishProbe, actions) == []
-    actions = registry.run(64.4)
+    actions = registry.run(64.1)
     assert only(m.PublishProbe, actions) == []
     # And, being slow, gives everybody twice the time, until it has been in time for a while.
-    assert registry.machine.status(64.4)["widening"] == 2.0
-    assert len(only(m.PublishProbe, registry.run(64.5))) == 1
+    assert registry.machine.status(64.1)["widening"] == 2.0
+    assert len(only(m.PublishProbe, registry.run(64.2))) == 1
     registry.run(66.0)
     assert registry.machine.status(66.0)["widening"] == 1.0
 

@@ -38,7 +38,7 @@ def test_a_beat_keeps_a_session(registry: Registry, owner: Owner) -> None:
     """And says nothing to anybody."""
     registry.join(owner)
     assert registry.beat(owner, 1.0) == []
-    assert registry.sessions.detector.is_heard(owner.claim.session, 2.4)
+    assert registry.sessions.detector.is_heard(owner.claim.session, 2.1)
 
 
 def test_a_beat_of_a_newer_claim_makes_it_ask(registry: Registry, owner: Owner) -> None:

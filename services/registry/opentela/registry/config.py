@@ -28,13 +28,16 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         late_beats: Beats; silence of `late_beats * every_s` makes a registry probe. Lower finds the
             dead sooner (at most this long after death when the mesh says "no responders") and
-            probes the living more often.
+            probes the living more often. Above the 1.1 that owners' jitter makes of a beat.
         lease_beats: Beats; silence of `lease_beats * every_s` together with `probes_min`
             unanswered probes is suspicion. Lower leaves a frozen host or a half-open link sooner,
-            and suspects more that were only slow. Above `late_beats`.
+            and suspects more that were only slow, until they say so. Above `late_beats`.
         probes_min: Probes that must have gone unanswered by then.
-        probe_every_s: Seconds between probes of a late session.
-        probe_timeout_s: Seconds until a probe counts as unanswered.
+        probe_every_s: Seconds between probes of a late session, which wait for no answer to the
+            one before. The more fit between being late and the end of the lease, the more losses
+            they outlast. Stretched as the lease is, so that their number stays.
+        probe_timeout_s: Seconds until a probe counts as unanswered; above a round trip. An answer
+            that comes later is a sign of life all the same.
         suspect_probe_every_s: Seconds between probes of a suspected session: what it takes to
             notice that it is back.
         grace_s: Seconds of suspicion until `LEFT`, which cannot be taken back. Above the longest
@@ -44,11 +47,11 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             waited for; while it says that it runs, no silence is believed.
     """
 
-    late_beats: Annotated[float, Meta(gt=1)] = 1.5
-    lease_beats: Annotated[float, Meta(gt=1)] = 5.0
-    probes_min: Count = 2
-    probe_every_s: Seconds = 1.0
-    probe_timeout_s: Seconds = 1.0
+    late_beats: Annotated[float, Meta(gt=1)] = 1.2
+    lease_beats: Annotated[float, Meta(gt=1)] = 1.7
+    probes_min: Count = 3
+    probe_every_s: Seconds = 0.1
+    probe_timeout_s: Seconds = 0.2
     suspect_probe_every_s: Seconds = 2.0
     grace_s: Seconds = 45.0
     advisory_ttl_s: Seconds = 60.0
@@ -74,7 +77,7 @@ class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         evictions_window_s: Seconds.
         lag_s: Seconds by which a registry may wake up late before it takes itself for slow.
         widen_max: Factor; a registry that is slow, or alone in what it cannot reach, stretches
-            `lease_beats` and `probe_timeout_s` by 1, 2, … up to this, and back by one a calm round.
+            `lease_beats`, `probe_every_s` and `probe_timeout_s` by 1, 2, … up to this, and back by one a calm round.
             1 never stretches. What the mesh says nobody listens to is dead all the same.
     """
 
@@ -198,7 +201,7 @@ def alone_s(config: RegistryConfig) -> float:
 LAN: Final = RegistryConfig(access="")
 LOCAL: Final = RegistryConfig(
     access="",
-    detector=DetectorConfig(lease_beats=3.0, grace_s=10.0, suspect_probe_every_s=1.0),
+    detector=DetectorConfig(grace_s=10.0, suspect_probe_every_s=1.0),
     peers=PeersConfig(gossip_s=0.5, heard_s=2.0, memory_s=30.0, stale_s=8.0, learn_s=1.5),
 )
 WAN: Final = RegistryConfig(

@@ -15,12 +15,15 @@ lease is over       `probes_min` lost   nothing                           failed
 anything            anything            it runs                           alive
 ==================  ==================  ================================  ===================
 
+Probes follow each other without waiting for answers: what is lost on the way, or late, costs one of
+several, and as many as it takes fit between a beat that is late and the end of the lease.
 "Failed" is this registry's own observation; what follows from it is decided elsewhere. One sign of
 life on any path ends it. A router's word only makes a registry look: that requests fail is nothing
 against a session that answers.
 """
 
 import heapq
+import math
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -63,10 +66,14 @@ class _Advice(NamedTuple):
 
 
 class _Watch:
-    """What is known of one session; `entry_at` is the time of its one valid entry in the heap."""
+    """What is known of one session; `entry_at` is the time of its one valid entry in the heap.
+
+    `probes` were sent since the last sign of life, enough of them by `enough_at`.
+    """
 
     __slots__ = (
         "advice",
+        "enough_at",
         "entry_at",
         "every_s",
         "failed_at",
@@ -76,8 +83,7 @@ class _Watch:
         "is_gone",
         "is_urged",
         "probe_at",
-        "probed_at",
-        "unanswered",
+        "probes",
     )
 
     def __init__(self, now: float) -> None:
@@ -93,8 +99,8 @@ class _Watch:
 
     def forget_probes(self, now: float) -> None:
         self.is_gone = False
-        self.unanswered = 0
-        self.probed_at: float | None = None
+        self.probes = 0
+        self.enough_at: float | None = None
         self.probe_at = now
 
 
@@ -165,9 +171,8 @@ class Detector:
     def refused(self, session: SessionId, now: float) -> None:
         """Take "no responders": the mesh knows that nobody listens there."""
         watch = self._watches.get(session)
-        if watch is None or watch.probed_at is None:
+        if watch is None or not watch.probes:
             return
-        watch.probed_at = None
         watch.is_gone = True
         self._enter(session, watch, now)
 
@@ -225,22 +230,28 @@ class Detector:
 
     def _examined(self, session: SessionId, watch: _Watch, now: float) -> list[Finding]:
         findings: list[Finding] = []
-        config = self._config
-        if watch.probed_at is not None and now >= watch.probed_at + self._probe_timeout_s():
-            watch.probed_at = None
-            watch.unanswered += 1
         is_late = now >= self._late_at(watch)
-        if (is_late or watch.is_urged) and watch.probed_at is None and now >= watch.probe_at:
-            is_failed = watch.failed_at is not None
-            every_s = config.suspect_probe_every_s if is_failed else config.probe_every_s
-            watch.probed_at, watch.probe_at = now, now + every_s
-            watch.is_urged = False
-            self._sequence += 1
-            findings.append(SendProbe(session, self._sequence))
+        if (is_late or watch.is_urged) and now >= watch.probe_at:
+            findings.append(self._probe(session, watch, now))
         if watch.failed_at is None and self._has_failed(watch, now):
             watch.failed_at = self._failing[session] = now
             findings.append(Failed(session))
         return findings
+
+    def _probe(self, session: SessionId, watch: _Watch, now: float) -> SendProbe:
+        config = self._config
+        is_enough = watch.probes >= config.probes_min and now >= self._lease_ends_at(watch)
+        if watch.failed_at is not None or is_enough:
+            # Nobody waits for it any more; or a scheduler's word holds it up.
+            watch.probe_at = now + config.suspect_probe_every_s
+        else:
+            watch.probe_at = now + config.probe_every_s * self.widening
+        watch.probes += 1
+        if watch.probes == config.probes_min:
+            watch.enough_at = now
+        watch.is_urged = False
+        self._sequence += 1
+        return SendProbe(session, self._sequence)
 
     def _has_failed(self, watch: _Watch, now: float) -> bool:
         advice = watch.advice if watch.advice and now < watch.advice.until else None
@@ -251,20 +262,16 @@ class Detector:
             return True
         if not is_late or advice:
             return is_late
-        return now >= self._lease_ends_at(watch) and watch.unanswered >= self._config.probes_min
+        return now >= self._silent_at(watch)
 
     def _look_at(self, watch: _Watch, now: float) -> float:
         """Return when something can next be found, always later than *now*."""
         late_at = self._late_at(watch)
-        if now < late_at and watch.probed_at is None and not watch.is_urged:
-            return late_at
-        times = [watch.probe_at]
-        if watch.probed_at is not None:
-            times = [watch.probed_at + self._probe_timeout_s()]
         if now < late_at:
-            times.append(late_at)
+            return min(late_at, watch.probe_at) if watch.is_urged else late_at
+        times = [watch.probe_at]
         if watch.failed_at is None:
-            times.append(self._lease_ends_at(watch))
+            times.append(self._silent_at(watch))
             if watch.advice:
                 times.append(watch.advice.until)
         return min(time for time in times if time > now)
@@ -276,8 +283,12 @@ class Detector:
     def _lease_ends_at(self, watch: _Watch) -> float:
         return watch.heard_at + watch.every_s * self._config.lease_beats * self.widening
 
-    def _probe_timeout_s(self) -> float:
-        return self._config.probe_timeout_s * self.widening
+    def _silent_at(self, watch: _Watch) -> float:
+        """Return when lease and probes are over, as far as these were sent."""
+        if watch.enough_at is None:
+            return math.inf
+        answered_by = watch.enough_at + self._config.probe_timeout_s * self.widening
+        return max(self._lease_ends_at(watch), answered_by)
 
     def _enter(self, session: SessionId, watch: _Watch, at: float) -> None:
         """See to it that the session is looked at by *at*; looking too early does no harm."""

@@ -79,6 +79,7 @@ class RegistryMachine:
         self._asks, self._answers = Budget(ASKS_PER_S), Budget(ANSWERS_PER_S)
         self._mesh_is_lost = False
         self.models: dict[str, int] = {}
+        self._unroutable: list[str] = []
         self.is_ready, self.reason = False, "starting"
 
     @property
@@ -88,6 +89,9 @@ class RegistryMachine:
 
     def next_deadline(self) -> float:
         """Return when `Tick` is due; never later than the next round."""
+        return self._expected_at or self._deadline()
+
+    def _deadline(self) -> float:
         deadlines = [self._round_at, self._boot.next_deadline()]
         if not self._mesh_is_lost:
             deadlines.append(self._sessions.detector.next_deadline())
@@ -114,7 +118,7 @@ class RegistryMachine:
             self._sessions.is_settled = True
             actions.append(m.ServeSnapshots())
         actions += self._readiness(at)
-        self._expected_at = self.next_deadline()
+        self._expected_at = self._deadline()
         return actions
 
     def status(self, now: float) -> dict[str, object]:
@@ -123,7 +127,7 @@ class RegistryMachine:
         doubting = restraint.doubting_since
         return {
             "registry": self._name,
-            "healthy": self.is_ready and not self._unroutable(),
+            "healthy": self.is_ready and not self._unroutable,
             "phase": self._boot.phase.name.lower(),
             "sessions": len(self.held.living),
             "tombstones": len(self.held) - len(self.held.living),
@@ -133,7 +137,7 @@ class RegistryMachine:
             "peers": self._peers.there(now),
             "peers_away": self._peers.away(now),
             "models": self.models,
-            "models_unroutable": self._unroutable(),
+            "models_unroutable": self._unroutable,
             "rejected": {reason.value: n for reason, n in sorted(self.held.rejections.items())},
         }
 
@@ -315,6 +319,7 @@ class RegistryMachine:
             self._sweep_at = at.now + self._config.retention.sweep_s
             self.held.forget(own_cut_ms(at.wall, self._config.retention))
         self.models = routable_sessions(self.held.living.values())
+        self._unroutable = [model for model, sessions in self.models.items() if not sessions]
         return actions
 
     def _readiness(self, at: Moment) -> list[m.Action]:
@@ -334,9 +339,8 @@ class RegistryMachine:
         doubt = self._doubt(now)
         if doubt:
             return doubt
-        unroutable = self._unroutable()
-        if unroutable and self._config.unroutable_is_unready:
-            return f"no session to route to: {', '.join(unroutable)}"
+        if self._unroutable and self._config.unroutable_is_unready:
+            return f"no session to route to: {', '.join(self._unroutable)}"
         return ""
 
     def _doubt(self, now: float) -> str:
@@ -351,6 +355,3 @@ class RegistryMachine:
             f"{len(detector.failing)} of {len(detector)} sessions are silent:"
             " this registry may be cut off"
         )
-
-    def _unroutable(self) -> list[str]:
-        return [model for model, sessions in self.models.items() if not sessions]

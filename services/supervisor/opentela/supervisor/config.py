@@ -214,7 +214,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             the only one of the engine.
         ready_file: File that is there while requests are taken, and holds since when, in Unix
             seconds; empty for none.
-        beat_s: Between heartbeats, ±10 %. A registry probes when one and a half are missing, so
+        beat_s: Between heartbeats, ±10 %. A registry probes when one is a fifth late, so
             that a death is known everywhere within two seconds.
     """
 

@@ -13,11 +13,19 @@ from opentela.testing.sim.campaign.trial import Setting
 _EAGER: Final = replace(
     LAN,
     detector=replace(
-        LAN.detector, late_beats=1.2, lease_beats=2.0, probe_timeout_s=0.4, probe_every_s=0.4
+        LAN.detector, late_beats=1.15, lease_beats=1.4, probe_every_s=0.05, probe_timeout_s=0.1
     ),
 )
 _PATIENT: Final = replace(
-    LAN, detector=replace(LAN.detector, late_beats=2.5, lease_beats=10.0, grace_s=120.0)
+    LAN,
+    detector=replace(
+        LAN.detector,
+        late_beats=1.5,
+        lease_beats=5.0,
+        probes_min=2,
+        probe_every_s=1.0,
+        probe_timeout_s=1.0,
+    ),
 )
 PRODUCT: Final[dict[str, RegistryConfig]] = {**presets(), "eager": _EAGER, "patient": _PATIENT}
 """The presets, and one choice beyond them at either end."""
