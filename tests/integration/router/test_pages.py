@@ -74,6 +74,19 @@ async def test_pages_can_be_read_by_pages(bench: Bench) -> None:
         assert "x-otela-session" in answer.headers["access-control-expose-headers"]
 
 
+async def test_a_page_is_told_that_it_lacks_credentials(make_bench: MakeBench) -> None:
+    """A 401 without the cross-origin headers would be a riddle to it; so would a 405."""
+    bench = await make_bench(metrics_token=b"s3cret")
+    asked = [
+        (get("/metrics", "Origin: https://app.example"), 401),
+        (get("/v1/models", "Origin: https://app.example", method="DELETE"), 405),
+    ]
+    for request, status in asked:
+        answer = await (await bench.client()).ask(request)
+        assert (answer.status, bool(answer.error["message"])) == (status, True)
+        assert answer.headers["access-control-allow-origin"] == "*"
+
+
 @pytest.mark.parametrize(
     ("token", "given", "status"),
     [

@@ -5,6 +5,7 @@ client gets is compared byte by byte; how the request is booked is read off the 
 """
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -18,6 +19,7 @@ from tests.integration.router.raw import Response, post
 from tests.integration.router.scene import Scene, Session
 from tests.integration.router.test_forwarding import ANSWER, DELTA, DONE, STOP
 
+from opentela.mesh import nats_bus
 from opentela.mesh.bus import Message
 from opentela.testing.mesh import until
 from opentela.wire import subjects
@@ -225,6 +227,65 @@ async def test_a_client_that_leaves_is_booked_as_such_and_counted_nowhere(
     assert (await desk.booked()).outcome == "cancelled"
     assert desk.router.status()["in_flight"] == 0
     await until(lambda: session.gateway.in_flight == 0)
+
+
+async def test_what_a_client_took_before_it_left_is_booked(desk: Desk) -> None:
+    """The engine never came to count it; placers may read the books, with what they may do."""
+    access = desk.field.mesh.access(role="placer")
+    bus = await desk.stack.enter_async_context(await nats_bus.connect(access, name="placer"))
+    read: list[UsageRecord] = []
+
+    async def begun(request: RawRequest) -> None:
+        request.stream()
+        for _ in range(3):
+            request.chunk(DELTA)
+
+    await desk.serve(begun)
+    await bus.subscribe(subjects.USAGE, lambda message: read.append(read_usage(message.payload)))
+    client = await desk.client()
+    client.send(STREAM)
+    await client.head()
+    received = b""
+    while received.count(DELTA) < 3:
+        received += await client.chunk()
+    client.abort()
+    record = await desk.booked()
+    assert (record.outcome, record.tokens_out, record.streamed) == ("cancelled", 3, True)
+    await until(lambda: read == [record])
+
+
+GZIPPED = gzip.compress(ANSWER)
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "500 Internal Server Error"])
+async def test_what_an_engine_compressed_unasked_stays_readable(desk: Desk, status: str) -> None:
+    """Its bytes pass with the field that says how to read them, errors too."""
+
+    async def compressed(request: RawRequest) -> None:
+        fields = "content-type: application/json\r\ncontent-encoding: gzip\r\n"
+        request.answer(GZIPPED, status=status, fields=fields)
+
+    (session,) = await desk.serve(compressed)
+    answer = await desk.ask(post())
+    assert (answer.status, answer.body) == (int(status[:3]), GZIPPED)
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.headers["content-length"] == str(len(GZIPPED))
+    assert session.engine.requests[0].headers["accept-encoding"] == "identity"
+
+
+async def test_what_the_client_wants_of_its_answer_reaches_the_engine_byte_for_byte(
+    desk: Desk,
+) -> None:
+    """Several choices, log-probabilities, options of the stream, blanks and escapes."""
+    body = (
+        '{ "n":4,"logprobs" :true, "top_logprobs":5,"stream":true,\r\n'
+        '"stream_options":{"include_usage":true, "x":[1.0e+2]},"seed":1.50,'
+        '"messages":[{"role":"user","content":"\\u00e4\\/ é 🦊"}],"model":"m" }'
+    ).encode()
+    (session,) = await desk.serve(streaming(DELTA, STOP, USAGE, DONE))
+    answer = await desk.ask(post(body))
+    assert session.engine.requests[0].body == body
+    assert answer.body == DELTA + STOP + USAGE + DONE
 
 
 FRAMED_TWICE = (

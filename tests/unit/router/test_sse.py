@@ -209,6 +209,32 @@ def test_usage_comes_from_the_chunk_without_choices() -> None:
     assert USAGE in passed
 
 
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (chunk() + chunk(content="a") + chunk(content="b") + chunk(finish="stop"), 2),
+        (chunk(content="a") + chunk(finish="length", content="b"), 2),
+        (b'data: {"choices":[{"text":"a"},{"index":1,"text":"b"}]}\n\n', 2),
+        (b'data: {"choices":[{"text":""},{"index":1,"text":null}]}\n\n', 0),
+        (b'data: {"choices":[{"delta":{"role":"assistant","content":null}}]}\n\n', 0),
+        (b'data: {"choices":[{"delta":{"reasoning_content":"hm"}}]}\n\n', 1),
+        (b'data: {"choices":[{"delta":{"reasoning":"hm"}}]}\n\n', 1),
+        (b'data: {"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}\n\n', 1),
+        (b'data: {"choices":[{"delta":{"tool_calls":[]}}]}\n\n', 0),
+        (b'data: {"type":"response.output_text.delta","delta":"a"}\n\n', 1),
+        (b'data: {"type":"content_block_delta","delta":{"text":"a"}}\n\n', 1),
+        (b'data: {"type":"response.created"}\n\n', 0),
+    ],
+)
+def test_parts_are_counted_until_the_engine_tells(data: bytes, parts: int) -> None:
+    """A client may leave before that, and most do not ask for it."""
+    watch = StreamWatch(ends_with_done=True)
+    watch.feed(data)
+    assert watch.usage == (Usage(tokens_out=parts) if parts else None)
+    watch.feed(USAGE)
+    assert watch.usage == Usage(tokens_in=7, tokens_cached=4, tokens_out=5)
+
+
 def test_usage_comes_from_responses_too() -> None:
     """They name input and output, one level deeper."""
     data = (

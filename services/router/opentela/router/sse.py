@@ -193,9 +193,38 @@ def _believed(tokens: int | None) -> int:
     return tokens if tokens and 0 < tokens <= TOKENS_MAX else 0
 
 
+_NOTHING: Final = msgspec.Raw(b"")
+_EMPTY: Final = frozenset({b"", b"null", b'""', b"[]"})
+
+
+class _Delta(msgspec.Struct):
+    content: msgspec.Raw = _NOTHING
+    reasoning: msgspec.Raw = _NOTHING
+    reasoning_content: msgspec.Raw = _NOTHING
+    tool_calls: msgspec.Raw = _NOTHING
+
+
+_NO_DELTA: Final = _Delta()
+
+
 class _Choice(msgspec.Struct):
     index: int = 0
     finish_reason: str | None = None
+    text: msgspec.Raw = _NOTHING
+    delta: _Delta | None = None
+
+    @property
+    def says(self) -> bool:
+        """Whether it brings a part of the answer."""
+        if bytes(self.text) not in _EMPTY:
+            return True
+        delta = self.delta or _NO_DELTA
+        return (
+            bytes(delta.content) not in _EMPTY
+            or bytes(delta.reasoning_content) not in _EMPTY
+            or bytes(delta.reasoning) not in _EMPTY
+            or bytes(delta.tool_calls) not in _EMPTY
+        )
 
 
 class _Response(msgspec.Struct):
@@ -214,6 +243,7 @@ class _Answer(msgspec.Struct):
     usage: _Usage | None = None
 
 
+_PART_TYPES: Final = (".delta", "_delta")
 _decode_chunk: Final = msgspec.json.Decoder(_Chunk).decode
 _decode_answer: Final = msgspec.json.Decoder(_Answer).decode
 _LAST_TYPES: Final = frozenset(
@@ -233,19 +263,21 @@ def usage_of(answer: bytes) -> Usage | None:
 
 
 class StreamWatch:
-    """Follows one completion stream while its bytes pass.
-
-    Attributes:
-        usage: What the engine counted, once it said so.
-    """
+    """Follows one completion stream while its bytes pass."""
 
     def __init__(self, *, ends_with_done: bool) -> None:
-        self.usage: Usage | None = None
+        self._counted: Usage | None = None
+        self._parts = 0
         self._reader = SseReader()
         self._ends_with_done = ends_with_done
         self._is_done = False
         self._has_error = False
         self._finished: dict[int, bool] = {}
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the engine counted; before it says so, the parts that came: a token each."""
+        return self._counted or (Usage(tokens_out=self._parts) if self._parts else None)
 
     @property
     def has_said_last(self) -> bool:
@@ -284,7 +316,10 @@ class StreamWatch:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # not ours to judge: it passes
+        if chunk.type.endswith(_PART_TYPES):
+            self._parts += 1
         for choice in chunk.choices or ():
+            self._parts += choice.says
             # Some engines write an empty one where others write null.
             if choice.finish_reason:
                 self._finished[choice.index] = True
@@ -292,7 +327,7 @@ class StreamWatch:
                 self._finished.setdefault(choice.index, False)
         usage = chunk.usage or (chunk.response and chunk.response.usage)
         if usage:
-            self.usage = usage.counted()
+            self._counted = usage.counted()
         if chunk.type in _LAST_TYPES:
             self._is_done = True
         if bytes(chunk.error) != b"null":
