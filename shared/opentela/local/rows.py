@@ -66,7 +66,8 @@ def row(record: SessionRecord, now_ms: int) -> SessionRow:
     return SessionRow(
         session=claim.session,
         state="SUSPECTED" if not ended and is_suspected(record) else lifecycle.name,
-        routable=is_routable(record),
+        # An agent serves, and no request goes to it.
+        routable=is_routable(record) and bool(offer.models),
         models=tuple(name for model in offer.models for name in (model.name, *model.aliases)),
         provider=claim.provider,
         site=claim.site,
@@ -90,7 +91,7 @@ def row(record: SessionRecord, now_ms: int) -> SessionRow:
 def listed(
     records: Iterable[SessionRecord], now_ms: int, *, model: str = "", with_ended: bool = False
 ) -> list[SessionRow]:
-    """Return the rows to show: by model, then the oldest first; ended ones last.
+    """Return the rows to show: by model, then the oldest first; agents, then ended ones last.
 
     Args:
         records: In any order.
@@ -104,7 +105,11 @@ def listed(
         for one in rows
         if (with_ended or one.ended_s is None) and (not model or model in one.models)
     ]
-    return sorted(kept, key=lambda one: (one.ended_s is not None, one.models, one.session))
+    return sorted(kept, key=_order)
+
+
+def _order(one: SessionRow) -> tuple[bool, bool, tuple[str, ...], str]:
+    return (one.ended_s is not None, not one.models, one.models, one.session)
 
 
 def named(records: Iterable[SessionRecord], end: str) -> SessionRecord:

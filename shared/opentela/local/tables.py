@@ -10,6 +10,7 @@ from rich.text import Text
 
 from opentela.local.home import Home, State
 from opentela.local.rows import ModelRow, SessionRow, duration
+from opentela.wire.command import ENGINE
 from opentela.wire.events import LifecycleEvent
 
 _NOTHING: Final = "-"
@@ -146,7 +147,7 @@ class _Column(NamedTuple):
 
 
 _COLUMNS: Final = (
-    _Column("MODEL", lambda one: plain(", ".join(one.models)), is_short=False),
+    _Column("MODEL", lambda one: plain(_offered(one)), is_short=False),
     _Column("STATE", lambda one: plain(one.state, style=_STATE_STYLE.get(one.state, ""))),
     _Column("SITE", lambda one: plain(one.site), is_short=False),
     _Column("AGE", lambda one: plain(duration(_since(one))), from_width=60),
@@ -162,6 +163,13 @@ _COLUMNS: Final = (
     ),
     _Column("CONTEXT", lambda one: plain(_tokens(one)), from_width=120),
 )
+
+
+def _offered(one: SessionRow) -> str:
+    """Return the models; of an agent, which has none, what it can run them on."""
+    if one.models or one.engine != ENGINE:
+        return ", ".join(one.models)
+    return f"agent: {one.gpus} {one.hardware}" if one.gpus else f"agent: {one.hardware}"
 
 
 def _since(one: SessionRow) -> float:

@@ -53,6 +53,14 @@ def test_the_list_leaves_out_what_ended_unless_asked() -> None:
     assert [one.models for one in rows.listed(records, BORN_MS, model="b")] == [("b",)]
 
 
+def test_an_agent_is_no_session_to_send_requests_to() -> None:
+    """It serves, without a model; those that have some are listed before it."""
+    listed = rows.listed(
+        [record(Lifecycle.SERVING), record(Lifecycle.SERVING, "z", born_ms=BORN_MS + 1)], BORN_MS
+    )
+    assert [(one.models, one.routable) for one in listed] == [(("z",), True), ((), False)]
+
+
 def test_models_are_counted_over_living_sessions() -> None:
     """What matters is how many may be routed to, and where."""
     records = [

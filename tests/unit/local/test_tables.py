@@ -41,6 +41,16 @@ def test_a_wide_terminal_shows_everything() -> None:
         assert fact in text
 
 
+def test_an_agent_shows_what_it_can_run_models_on() -> None:
+    """It has none itself."""
+    one = msgspec.structs.replace(
+        ROWS[0], models=(), engine="agent", gpus=4, hardware="NVIDIA H100"
+    )
+    assert "agent: 4 NVIDIA H100" in printed(160, tables.sessions([one], options(160).options))
+    on_cpu = msgspec.structs.replace(one, gpus=0, hardware="cpu")
+    assert "agent: cpu" in printed(160, tables.sessions([on_cpu], options(160).options))
+
+
 def test_an_empty_mesh_says_what_to_do() -> None:
     """Nothing to show is the moment at which help is wanted."""
     assert "otela start --access" in printed(80, tables.sessions([], options(80).options))
