@@ -1,12 +1,12 @@
 """What all exchanges of a router share."""
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 from opentela.core.clock import Clock
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
-from opentela.mesh.stream_timer import StreamTimer
+from opentela.router.alarms import Alarms
 from opentela.router.choosing import Chooser
 from opentela.router.config import RouterConfig
 from opentela.router.forecasts import Forecasts
@@ -23,20 +23,6 @@ _CORS: Final = (
     b"access-control-expose-headers: x-request-id, retry-after, x-otela-session, x-otela-site,"
     b" x-otela-attempts, x-otela-fingerprint\r\n%b"
 )
-
-
-GRAIN_S: Final = 0.02
-"""A request's first deadline is kept this late at most; all others to the millisecond."""
-
-
-class Timed(Protocol):
-    """A request, as the clock sees it."""
-
-    def next_deadline(self) -> float | None:
-        """Return when time must be told, for who looks again then; None when it need not."""
-
-    def on_deadline(self) -> None:
-        """Act on the time that has passed."""
 
 
 class Desk:
@@ -68,9 +54,7 @@ class Desk:
         self.forecasts = Forecasts()
         self.clock = clock
         self.rng = rng
-        self.timer: StreamTimer[Timed] = StreamTimer(
-            GRAIN_S, lambda request: request.next_deadline(), lambda request: request.on_deadline()
-        )
+        self.alarms = Alarms()
         self.has_sighted = asyncio.Event()
         self.waiting = waiting
         self.budget = RetryBudget(config.attempts)

@@ -56,8 +56,8 @@ class Exchange:
     """One request, from its last byte in to its last byte out."""
 
     __slots__ = (
-        "_attempts", "_began_at", "_call", "_client", "_desk", "_has_begun", "_heading",
-        "_incoming", "_is_busy", "_is_concluded", "_leg", "_pending", "_stopwatch",
+        "_alarm", "_attempts", "_began_at", "_call", "_client", "_desk", "_has_begun",
+        "_heading", "_incoming", "_is_busy", "_is_concluded", "_leg", "_pending", "_stopwatch",
         "_streamed", "_watched_until", "_wish",
     )  # fmt: skip
 
@@ -77,6 +77,7 @@ class Exchange:
         self._streamed = False
         self._stopwatch = Stopwatch(incoming.read_at) if desk.config.server_timing else None
         self._watched_until = math.inf
+        self._alarm = 0
         self._wish = NO_WISH
         desk.entered()
 
@@ -336,6 +337,7 @@ class Exchange:
         self._is_concluded = True
         self._wait_no_more()
         self._leg = None
+        self._desk.alarms.forget(self._alarm)
         self._desk.left()
         record = record_of(
             self._call,
@@ -372,7 +374,7 @@ class Exchange:
         """See to it that time is told at *deadline*; a later one is found when it comes."""
         if deadline is not None and deadline < self._watched_until:
             self._watched_until = deadline
-            self._desk.timer.add(self)
+            self._alarm = self._desk.alarms.watch(self, self._alarm)
 
     def next_deadline(self) -> float | None:
         """Return when time must be told, for who looks again then; None when it need not."""

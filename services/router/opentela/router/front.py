@@ -143,5 +143,5 @@ class Front:
         if self._server is not None:
             self._server.close()
         self.gate.close()
-        self.desk.timer.close()
+        self.desk.alarms.close()
         await self._pages.stop()
