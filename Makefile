@@ -126,6 +126,14 @@ bench: $(INSTALLED)  ## Measure every area, or one: make bench-router; results i
 bench-%: $(INSTALLED)
 	@$(BIN)/python -m tests.bench $* $(ARGS)
 
+.PHONY: soak
+soak: $(INSTALLED)  ## Memory over N=1000000 requests, ten minutes at most
+	@$(BIN)/python -m tests.bench soak --requests $(if $(filter file,$(origin N)),1000000,$(N)) $(ARGS)
+
+.PHONY: performance
+performance: $(INSTALLED)  ## Measure beside two peers (by pip) and write docs/performance.md
+	@$(BIN)/python -m tests.bench.performance $(ARGS)
+
 .PHONY: docs
 docs: $(INSTALLED)  ## Rewrite the parts of docs/ that are made from code
 	@$(BIN)/python scripts/write_docs.py

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.bench import report
 
-AREAS: Final = ("router", "capacity", "streams", "bodies", "registry", "placer", "policies")
+AREAS: Final = ("router", "capacity", "streams", "bodies", "soak", "registry", "placer", "policies")
 """Modules of this package with `add_options(parser)` and `run(options) -> list[Figure]`."""
 
 
