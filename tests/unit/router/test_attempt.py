@@ -321,8 +321,6 @@ def test_an_engine_that_does_not_take_its_own_key_is_passed_by() -> None:
     actions = client.end()
     assert ended(actions).result is Result.ERRORED
     assert actions[1] == TryOn(B, 100.0)
-    client.head(401)
-    client.end()
     alone = Client(candidates=(A,))
     alone.head(401)
     last = alone.end()[-1]
