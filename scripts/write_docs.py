@@ -53,6 +53,14 @@ def rewritten() -> Iterator[tuple[Path, str]]:
             yield path, _PART.sub(lambda part: f"{part[1]}{MAKERS[part['name']]()}{part[3]}", text)
 
 
+def errors() -> str:
+    """Return every error that a router tells, by its one table."""
+    fault = importlib.import_module("opentela.router.fault")
+    rows = [kind.value for kind in fault.FaultKind]
+    lines = [f"| {row.status} | `{row.type}` | `{row.code}` |" for row in rows]
+    return "\n".join(("| status | type | code |", "|---|---|---|", *lines, ""))
+
+
 def permissions() -> str:
     """Return who may publish and subscribe each conversation."""
     table = importlib.import_module("opentela.mesh.permissions")
@@ -346,6 +354,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "permissions": permissions,
     "frames": frames,
     "metrics": metrics,
+    "errors": errors,
     "presets": presets,
     "delays": delays,
     "wide": wide,
