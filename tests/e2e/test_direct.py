@@ -32,7 +32,7 @@ def answers(router: Service) -> bool:
 def test_a_dialled_session_serves_on_without_its_leaf_and_no_longer_than_it_lives(
     tmp_path: Path,
 ) -> None:
-    """Its site's server dies: registries suspect it, one router knows better, until it is frozen."""
+    """Its site's server dies: registries suspect it, one router knows better, until it freezes."""
     with Product(tmp_path) as product:
         product.start_hub()
         registry = product.start_registry("registry", NOTHING_TO_LEARN)

@@ -21,7 +21,7 @@ Mode = Literal["auto", "on", "off"]
 
 
 class Shown(NamedTuple):
-    """What a listener shows: a context, and the certificate's SHA-256 in hex; nothing for no TLS."""
+    """What a listener shows: a context, and the SHA-256 of its certificate; nothing without TLS."""
 
     context: ssl.SSLContext | None = None
     certificate: str = ""

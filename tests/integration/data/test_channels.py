@@ -102,7 +102,7 @@ async def test_a_router_that_proves_another_key_than_it_said_is_not_let_in(way: 
 
 
 async def test_who_says_nothing_over_the_mesh_is_not_let_in() -> None:
-    """A key alone opens no door: it waits for the mesh's word, and no longer than a greeting may."""
+    """A key opens no door: it waits for the mesh's word, and no longer than a greeting may."""
     async with scene(echo, "direct") as made:
         made.fabric.link.tell_key = lambda path, key: None  # type: ignore[method-assign]
         await made.fabric.ask().wait()

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.nats
 
 MIB = 1 << 20
 over_every_carrier = pytest.mark.parametrize("build", WAYS, indirect=True)
+over_each_kind = pytest.mark.parametrize("build", ["mesh", "home", "direct"], indirect=True)
+"""Where TLS makes no difference."""
 SSE = (
     'data: {"a":"é"}\r\n\r\n: comment\n\ndata: one\ndata: two € 🦊\n\nevent: x\ndata: [DONE]\n\n'
 ).encode()
@@ -95,7 +97,7 @@ async def test_a_stream_arrives_as_it_was_cut(build: Builder) -> None:
         assert answer.told[-1] in {"end", "answer"}
 
 
-@over_every_carrier
+@over_each_kind
 @pytest.mark.parametrize("size", [0, 65536, 65537, 50 * MIB])
 async def test_a_body_of_any_size_arrives_whole(build: Builder, size: int) -> None:
     """In one frame or in hundreds, framed by its length either way."""
@@ -119,7 +121,7 @@ async def test_an_answer_of_any_size_arrives_whole(build: Builder) -> None:
     assert (await fabric.ask().wait()).body == body
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_slow_client_holds_the_engine(build: Builder) -> None:
     """Nothing piles up between them, and nothing is lost when the client goes on."""
     written = 0
@@ -149,7 +151,7 @@ async def test_a_slow_client_holds_the_engine(build: Builder) -> None:
     assert len((await slow.wait()).body) == whole
 
 
-@over_every_carrier
+@over_each_kind
 @pytest.mark.parametrize("moment", ["unary", "before the first token", "in mid-stream"])
 async def test_leaving_stops_the_engine(build: Builder, moment: str) -> None:
     """Its connection closes, nothing more is told, and nothing is left in flight."""
@@ -175,7 +177,7 @@ async def test_leaving_stops_the_engine(build: Builder, moment: str) -> None:
     assert asked.told == told
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_reset_in_mid_stream_fails_loudly(build: Builder) -> None:
     """What came is passed on, then the failure; never an end."""
 
@@ -248,7 +250,7 @@ async def test_nobody_there_fails_at_once_and_surely(build: Builder) -> None:
     assert gone.failure.definite
 
 
-@over_every_carrier
+@over_each_kind
 async def test_small_requests_pass_a_large_one(build: Builder) -> None:
     """A body of 50 MB delays nobody by more than a window."""
     fabric, _ = await build(digest)
@@ -262,7 +264,7 @@ async def test_small_requests_pass_a_large_one(build: Builder) -> None:
     assert small >= 5
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_draining_session_refuses_and_finishes(build: Builder) -> None:
     """What runs goes on; what comes is sent elsewhere."""
     go = asyncio.Event()
@@ -285,7 +287,7 @@ async def test_a_draining_session_refuses_and_finishes(build: Builder) -> None:
     assert len(engine.requests) == 1
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_full_session_refuses(build: Builder) -> None:
     """Routers try elsewhere."""
     fabric, engine = await build(hang, gateway=GatewaySettings(streams_max=1))
@@ -296,7 +298,7 @@ async def test_a_full_session_refuses(build: Builder) -> None:
     assert refused.failure.kind is FailKind.REFUSED
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_session_that_ends_breaks_off_what_runs(build: Builder) -> None:
     """The router hears of it, and the engine's connection closes."""
     fabric, engine = await build(hang)
@@ -309,7 +311,7 @@ async def test_a_session_that_ends_breaks_off_what_runs(build: Builder) -> None:
     await engine.connections[0].left.wait()
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_deadline_stops_the_engine(build: Builder) -> None:
     """On both sides."""
     fabric, engine = await build(hang)
@@ -329,7 +331,7 @@ async def test_a_body_above_the_limit_is_refused(build: Builder) -> None:
     assert engine.requests == []
 
 
-@over_every_carrier
+@over_each_kind
 async def test_a_slow_engine_is_acknowledged_for(build: Builder) -> None:
     """Long before its head."""
     go = asyncio.Event()
