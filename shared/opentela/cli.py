@@ -32,6 +32,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Look": {
         "status": "Say whether the mesh works and what it serves.",
         "sessions": "List the sessions of the mesh.",
+        "placements": "Say what a placer has decided, why, and what is on its way.",
         "events": "Print lifecycle events, those of the past and, with -f, new ones.",
     },
     "Place": {

@@ -37,9 +37,9 @@ class Up:
         self._environ = {**os.environ, MARK: self.mark, "OTELA_HOME": str(home)}
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> State:
+    async def start(self, *words: str) -> State:
         """Start it; return what it says that runs."""
-        self._process = await self.command("up", "--api", "127.0.0.1:0", "--json")
+        self._process = await self.command("up", "--api", "127.0.0.1:0", "--json", *words)
         assert self._process.stdout is not None
         async with asyncio.timeout(READY_S):
             return msgspec.json.decode(await self._process.stdout.readline(), type=State)
@@ -113,6 +113,27 @@ async def test_one_command_runs_it_all_and_ctrl_c_ends_it(up: Up) -> None:
     assert "registry" not in out, "of a mesh elsewhere, this machine's services say nothing"
     assert await up.interrupt() == (0, "")
     assert up.left() == []
+
+
+async def test_a_placer_runs_beside_the_rest_if_asked_for(up: Up, tmp_path: Path) -> None:
+    """It leads, and its plan can be looked at."""
+    models = tmp_path / "models.toml"
+    models.write_text('[[models]]\nname = "tiny"\n')
+    state = await up.start("--placer", str(models))
+    assert [service.name for service in state.services] == ["hub", "registry", "router", "placer"]
+
+    async def leads() -> bool:
+        code, out, err = await up.output("placements", "--json")
+        assert code == 0, err
+        return bool(msgspec.json.decode(out)["leads"])
+
+    await until(leads, timeout_s=READY_S)
+    code, out, _ = await up.output("placements")
+    assert code == 0
+    assert "placer leads" in out
+    code, _, err = await up.output("placements", "--url", state.api)
+    assert code == 2
+    assert "is no placer's page" in err
 
 
 async def test_a_service_that_dies_is_started_again_where_it_was(up: Up) -> None:

@@ -16,6 +16,7 @@ from opentela.core.errors import UnavailableError
 from opentela.core.record import SessionRecord, claim_of
 from opentela.events import Wanted
 from opentela.local import history, look, rows, tables
+from opentela.local import placements as placing
 from opentela.local.demo import demo as run_demo
 from opentela.local.home import Home, default_home
 from opentela.local.screen import Screen
@@ -50,15 +51,27 @@ def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--api", default="127.0.0.1:8080", show_default=True, help="Where OpenAI clients connect."
 )
+@click.option(
+    "--placer",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
+    help="Also run a placer; FILE says which models it may start.",
+)
 @_json_option
-def up(*, home: Path | None, api: str, as_json: bool) -> None:
+def up(*, home: Path | None, api: str, placer: Path | None, as_json: bool) -> None:
     """Run hub, registry and router on this machine.
 
     Everything lies in one folder, which is made at the first run. Ctrl-C stops it all.
     """
 
     async def main(life: Lifecycle) -> None:
-        await run_up(life, _home(home), api=api, clock=SystemClock(), as_json=as_json)
+        await run_up(
+            life,
+            _home(home),
+            api=api,
+            clock=SystemClock(),
+            as_json=as_json,
+            placer=placer,
+        )
 
     service.run(main, name="up", log_config=_QUIET)
 
@@ -193,6 +206,31 @@ def events(
         await look.until_stopped(life, work())
 
     service.run(main, name="events", log_config=_QUIET)
+
+
+@click.command()
+@_home_option
+@click.option("--url", default="", help="Health page of a placer elsewhere.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File with the token of that page.",
+)
+@_json_option
+def placements(*, home: Path | None, url: str, token_file: Path | None, as_json: bool) -> None:
+    """Say what a placer has decided, why, and what is on its way."""
+
+    async def main(life: Lifecycle) -> None:
+        async def work() -> None:
+            told = await placing.placements(_home(home), url=url, token_file=token_file)
+            if as_json:
+                _print_json(told)
+            else:
+                placing.show(Console(), told)
+
+        await look.until_stopped(life, work())
+
+    service.run(main, name="placements", log_config=_QUIET)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""A mesh on this machine: a hub, a registry and a router, started in order and ended in reverse."""
+"""A mesh on this machine: hub, registry, router and, if asked, a placer; ended in reverse."""
 
 import asyncio
 import os
@@ -28,10 +28,15 @@ OTELA: Final = (sys.executable, "-m", "opentela.cli")
 PROVIDER: Final = "local"
 """The provider that a new mesh invites: whoever owns this machine's home."""
 
-_ROLES: Final[tuple[Literal["registry", "router", "tool"], ...]] = ("registry", "router", "tool")
+_Role = Literal["registry", "router", "tool", "placer"]
+_ROLES: Final[tuple[_Role, ...]] = ("registry", "router", "tool")
 _Parts = dict[str, Part]
 
-_AWAITED: Final[dict[str, Literal["readyz", "livez"]]] = {"registry": "livez", "router": "readyz"}
+_AWAITED: Final[dict[str, Literal["readyz", "livez"]]] = {
+    "registry": "livez",
+    "router": "readyz",
+    "placer": "readyz",
+}
 """A registry is also unready while sessions that it remembers are silent, which is no reason not to
 start; that it knows the map is seen by the router, which is not ready before it does."""
 
@@ -53,12 +58,17 @@ class LocalMesh:
         self._clock = clock
         self._stack = AsyncExitStack()
         self._api = ""
+        self._placer: Path | None = None
         self._is_new = False
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, home: Home, *, api: str, clock: Clock) -> AsyncIterator["LocalMesh"]:
+    async def open(
+        cls, home: Home, *, api: str, clock: Clock, placer: Path | None = None
+    ) -> AsyncIterator["LocalMesh"]:
         """Run the mesh of *home*, made now if there is none; the router listens at *api*.
+
+        With *placer*, a placer runs too, which that file configures.
 
         Raises:
             UnavailableError: Somebody runs it already, a part does not start, a port is taken.
@@ -70,7 +80,7 @@ class LocalMesh:
             stack.enter_context(home.occupied())
             http = await stack.enter_async_context(aiohttp.ClientSession())
             mesh = cls(home, http, clock)
-            mesh._api = api
+            mesh._api, mesh._placer = api, placer
             await stack.enter_async_context(mesh._stack)
             await mesh._start()
             mesh.record()
@@ -118,6 +128,8 @@ class LocalMesh:
         self._api = await self._router_address()
         # Started again, it must be found where it was.
         self._configure()
+        if self._placer is not None:
+            await self.launch("placer", self._child("placer", self._placer_words(self._placer)))
 
     def _set_up(self) -> None:
         """Make the mesh, if there is none; its ports stay the same from then on."""
@@ -144,7 +156,7 @@ class LocalMesh:
 
     def _let_in(self) -> None:
         now = self._clock.wall()
-        for role in _ROLES:
+        for role in (*_ROLES, *(("placer",) if self._placer else ())):
             path = self.home.access(role)
             if not path.exists() or (role == "registry" and not access.read(path).warrant):
                 # Registries of earlier versions did not sign.
@@ -174,9 +186,20 @@ class LocalMesh:
         return lambda: NatsServer.start(conf, log=self.home.log(name))
 
     def _service(self, name: str) -> Callable[[], Any]:
+        return self._child(name, ("--config", str(self.home.config(name))))
+
+    def _placer_words(self, config: Path) -> tuple[str, ...]:
+        """Return what is said to a placer beside what stands in its own file."""
+        mine = (
+            f"access={self.home.access('placer')}",
+            f"health.token_file={self.home.token_file}",
+            "log.form=json",
+        )
+        return ("--config", str(config), *(word for one in mine for word in ("--set", one)))
+
+    def _child(self, name: str, words: tuple[str, ...]) -> Callable[[], Any]:
         async def launch() -> Child:
-            argv = (*OTELA, name, "--config", str(self.home.config(name)))
-            child = await Child.start(name, argv, log=self.home.log(name))
+            child = await Child.start(name, (*OTELA, name, *words), log=self.home.log(name))
             try:
                 await child.wait_until_ready(self._http, page=_AWAITED[name])
             except BaseException:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from opentela.local.home import Home, State
 from opentela.local.rows import ModelRow, SessionRow, duration
+from opentela.wire.audit import Asked, Placed
 from opentela.wire.command import ENGINE
 from opentela.wire.events import LifecycleEvent
 
@@ -114,6 +115,44 @@ def event(one: LifecycleEvent) -> Text:
     if one.reason:
         parts.append(plain(one.reason, style="italic"))
     return Text("  ").join(parts)
+
+
+def placer(name: str, leader: str, reason: str, *, leads: bool, dry: bool) -> Text:
+    """Return who leads and what was decided last."""
+    role = "leads" if leads else f"follows {leader or 'nobody'}"
+    words = f"{role}, and moves nothing (dry run)" if dry else role
+    return Text.assemble(plain(name, style="bold"), f" {words}: ", plain(reason, style="italic"))
+
+
+def asked(rows: Iterable[Asked]) -> RenderableType:
+    """Return what is asked of each model, in requests a second."""
+    table = _table("MODEL", "ASKED/s", "REFUSED/s", "PLANNED FOR/s", "CAN/s")
+    for one in rows:
+        amounts = (one.rate_rps, one.refused_rps, one.wanted_rps, one.capacity_rps)
+        table.add_row(plain(one.model), *(f"{amount:.3g}" for amount in amounts))
+    return table
+
+
+def placed(rows: Iterable[Placed]) -> RenderableType:
+    """Return what runs and what shall."""
+    table = _table("MODEL", "POOL", "SHAPE", "RUN", "SHALL")
+    for one in rows:
+        style = "" if one.running == one.planned else "yellow"
+        shape = f"TP{one.tp}" + (f"·PP{one.pp}" if one.pp > 1 else "")
+        counts = (plain(str(count), style=style) for count in (one.running, one.planned))
+        table.add_row(plain(one.model), plain(one.pool), shape, *counts)
+    return table
+
+
+def moving(rows: Iterable[tuple[str, str, str, str, str, float]]) -> RenderableType:
+    """Return replicas that are on their way: model, pool, agent, state, reason, age."""
+    table = _table("MOVING", "POOL", "AGENT", "STATE", "FOR", "BECAUSE")
+    for model, pool, agent, state, reason, age_s in rows:
+        table.add_row(
+            *(plain(model), plain(pool), short(agent), plain(state)),
+            *(duration(age_s), plain(reason)),
+        )
+    return table
 
 
 def show(console: Console, *parts: RenderableType) -> None:

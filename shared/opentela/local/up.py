@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -14,15 +15,27 @@ from opentela.local.mesh import LocalMesh
 from opentela.service import Lifecycle
 
 
-async def up(life: Lifecycle, home: Home, *, api: str, clock: Clock, as_json: bool) -> None:
+async def up(
+    life: Lifecycle,
+    home: Home,
+    *,
+    api: str,
+    clock: Clock,
+    as_json: bool,
+    placer: Path | None = None,
+) -> None:
     """Run the mesh of *home* until asked to stop; tell once where everything is.
+
+    With *placer*, a placer runs too, which that file configures.
 
     Raises:
         OtelaError: It does not start, or a part of it cannot be kept running.
     """
     async with AsyncExitStack() as stack:
         with Console(stderr=True).status("starting hub, registry and router"):
-            mesh = await stack.enter_async_context(LocalMesh.open(home, api=api, clock=clock))
+            mesh = await stack.enter_async_context(
+                LocalMesh.open(home, api=api, clock=clock, placer=placer)
+            )
         _tell(mesh, as_json=as_json)
 
         def report(line: str) -> None:

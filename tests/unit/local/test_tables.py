@@ -10,6 +10,7 @@ from tests.unit.local.records import BORN_MS, record
 from opentela.core.ids import NodeId, ProviderId, SessionId, SiteId
 from opentela.core.record import Lifecycle
 from opentela.local import rows, tables
+from opentela.wire.audit import Asked, Placed
 from opentela.wire.events import LifecycleEvent
 
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
@@ -95,3 +96,16 @@ def test_an_event_is_one_line() -> None:
 def test_models_show_how_many_may_be_routed_to() -> None:
     """A model without a routable session stands out."""
     assert "1 of 1" in printed(80, tables.models(rows.models(ROWS)))
+
+
+def test_a_plan_tells_what_is_asked_what_runs_and_what_moves() -> None:
+    """With who leads, in one look."""
+    text = printed(
+        200,
+        tables.placer("one", "two", "a waits", leads=False, dry=True),
+        tables.asked([Asked(model=MODEL, rate_rps=1.5, capacity_rps=2.25)]),
+        tables.placed([Placed(model=MODEL, pool="a/cpu/2", tp=4, pp=2, running=1, planned=3)]),
+        tables.moving([(MODEL, "a/cpu/2", "01ABCDEFGH", "starting", "why", 61.0)]),
+    )
+    for fact in ("one follows two", "dry run", "a waits", "1.5", "2.25", "TP4·PP2", "1m 1s", "why"):
+        assert fact in text
