@@ -314,6 +314,7 @@ class RegistryMachine:
         else:
             opening = exchange.opening(self.held, self._name)
             actions.append(m.PublishGossip(peer=partner, message=opening))
+        actions += self._sessions.repeats.due(at.now, self.held)
         actions += self._sessions.conclude(at)
         if at.now >= self._sweep_at:
             self._sweep_at = at.now + self._config.retention.sweep_s

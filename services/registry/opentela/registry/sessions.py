@@ -33,6 +33,7 @@ from opentela.registry.messages import (
     Refused,
 )
 from opentela.registry.peers import Peers
+from opentela.registry.repeats import Repeats
 from opentela.registry.restraint import Restraint
 from opentela.registry.throttle import KEYS_MAX, Throttle
 from opentela.view import exchange
@@ -58,6 +59,7 @@ class Sessions:
         detector: Who lives, as this registry sees it.
         restraint: Whether it may believe that.
         local_health: How far it trusts its own ears.
+        repeats: What it says again.
         is_settled: Whether what is new here is news; while booting, it mostly is not.
     """
 
@@ -67,6 +69,7 @@ class Sessions:
         self._grace_s = config.detector.grace_s
         self._peers = peers
         self._reminders = Throttle(REMIND_EVERY_S)
+        self.repeats = Repeats(seal.name)
         self._down_at: dict[SessionId, float] = {}
         self._unknown: OrderedDict[SessionId, SessionPath] = OrderedDict()
         self.held = SessionMap(verify, sessions_per_provider=config.sessions_per_provider)
@@ -392,5 +395,6 @@ class Sessions:
         applied = self.held.apply([part], wall=at.wall, source=source, is_own=True)
         actions = self._take(at, applied, source, is_news=True)
         path = exchange.path_to(part)
+        self.repeats.said(path.session, at.now)
         verdict = judgement.verdict_on(self.held.records[path.session], registry=self._name)
         return [*actions, PublishVerdict(path=path, verdict=verdict)]
