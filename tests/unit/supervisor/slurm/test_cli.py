@@ -85,3 +85,23 @@ def test_what_does_not_fit_is_one_line_before_a_job_waits_for_hours(
         submitted(access, *options)
     assert words in str(caught.value)
     assert caught.value.remedy
+
+
+def test_a_job_can_run_an_agent(access: str, tmp_path: Path) -> None:
+    """It gets the same surroundings and no engine; its configuration is an agent's."""
+    told = submitted(access, "--agent", "--gpus", "4", "--time", "8h", "--set", "replicas_max=3")
+    assert "#SBATCH --job-name=otela-agent" in told
+    assert "#SBATCH --gres=gpu:4" in told
+    assert f"agent --access {access} --set replicas_max=3 --set supervisor.ready_file=" in told
+    assert "opentela.cli start" not in told
+    assert subprocess.run(["bash", "-n", "-c", told], check=False).returncode == 0
+    for wrong, remedy in (
+        (("--model", "m"), "--agent and --model"),
+        (("--image", "x.sif"), "--agent and --image"),
+        (("--gpus", "0"), "needs GPUs"),
+        (("--set", "beat_s=1"), "beat_s"),
+    ):
+        with pytest.raises(OtelaError, match=remedy):
+            submitted(access, "--agent", "--time", "8h", *wrong)
+    assert submitted(access, "--agent", "--time", "8h", "--gpus", "0", "--set", "slots=2")
+    assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from opentela import settings as all_settings
 from opentela.core.errors import ConfigError, UsageError
-from opentela.settings import Settings
 from opentela.supervisor import walltime
-from opentela.supervisor.config import SupervisorConfig
+from opentela.supervisor.config import WalltimeConfig
 from opentela.supervisor.slurm import request as requests
 from opentela.supervisor.slurm import sbatch
 from opentela.supervisor.slurm.job import JobSpec
@@ -56,7 +55,7 @@ def script_template(path: Path | None) -> str:
 
 def service(
     given: Mapping[str, Any],
-    settings: Settings[SupervisorConfig],
+    limits: WalltimeConfig,
     *,
     top: Path,
     environ: Mapping[str, str],
@@ -65,7 +64,7 @@ def service(
 
     Args:
         given: By the names of the options.
-        settings: Of its supervisors.
+        limits: Of its supervisors, before their jobs end.
         top: Where the folders of services lie.
         environ: Ours.
 
@@ -74,7 +73,7 @@ def service(
         UsageError: There is neither a model nor a command.
     """
     command, worker = _commands(given)
-    name = requests.service_name(given["name"], given["model"] or command[0])
+    name = requests.service_name(given["name"], given["model"] or (command or ("agent",))[0])
     asked = Request(
         name=name,
         otela=OTELA,
@@ -92,7 +91,6 @@ def service(
         srun=given["srun"],
         lasts=given["lasting"],
     )
-    limits = settings.value.walltime
     rules = all_settings.load(Rules, service="keep", environ=environ).value
     spec = requests.job_spec(asked, script_template(given["template"]))
     sbatch.options(spec)  # what is no option is refused before anything is asked of Slurm
@@ -123,7 +121,15 @@ def _drain_before_s(time_limit_s: float, margin_s: float, reserve_s: float, shar
 
 
 def _commands(given: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a replica runs on its first node and on its others."""
+    """Return what a replica runs on its first node and on its others; nothing of an agent."""
+    if given["is_agent"]:
+        unfit = ("model", "argv", "aliases", "worker", "image")
+        if wrong := next((one for one in unfit if given[one]), ""):
+            shown = {"argv": "a command", "aliases": "--model-alias"}.get(wrong, f"--{wrong}")
+            raise UsageError(
+                f"--agent and {shown}", remedy="an agent runs what its templates say; see --config"
+            )
+        return (), ()
     nodes, gpus = given["nodes_per_replica"], given["gpus"]
     worker = tuple(shlex.split(given["worker"]))
     if given["argv"]:

@@ -14,6 +14,7 @@ from opentela import service as processes
 from opentela import settings as all_settings
 from opentela.core.errors import ConfigError
 from opentela.service import Lifecycle, SystemClock
+from opentela.supervisor.agent.config import AgentConfig
 from opentela.supervisor.cli import admission
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.slurm import asked, choice, desk, sbatch
@@ -55,6 +56,7 @@ _WHAT: Final = (
         show_default=True,
         help="Engine to serve it with.",
     ),
+    _option("--agent", "is_agent", is_flag=True, help="Run otela agent, which is told what to run."),
     _option("--name", default="", help="Of the service. [default: after the model]"),
     _option("--access", metavar="FILE", help="What lets its supervisors into the mesh."),
     _option("--site", default="", help="Where it runs, as for otela start."),
@@ -129,15 +131,10 @@ def submit(*, dry_run: bool, follow: bool, as_json: bool, **given: Any) -> None:
     Each replica is a step of a job; with --lasting, one job follows another. The engine is chosen
     by --model and --engine, or its command is given behind --.
     """
-    settings = all_settings.load(
-        SupervisorConfig,
-        service="supervisor",
-        file=given["config_file"],
-        overrides=given["overrides"],
-    )
-    given["access"] = given["access"] or settings.value.access
-    admission(msgspec.structs.replace(settings.value, access=given["access"]))
-    service = asked.service(given, settings, top=root(os.environ), environ=os.environ)
+    supervisor = _supervisor(given)
+    given["access"] = given["access"] or supervisor.access
+    admission(msgspec.structs.replace(supervisor, access=given["access"]))
+    service = asked.service(given, supervisor.walltime, top=root(os.environ), environ=os.environ)
     if dry_run:
         click.echo(sbatch.whole_script(service.spec), nl=False)
         return
@@ -200,6 +197,25 @@ def keep(*, folder: Path) -> None:
         await Keeper(Folder(folder), os.environ, SystemClock()).run(life)
 
     processes.run(main, name="keep")
+
+
+def _supervisor(given: dict[str, Any]) -> SupervisorConfig:
+    """Return how the supervisors of a job are configured, or those of its agents.
+
+    Raises:
+        ConfigError: A field is none, or an agent would have nothing to run engines on.
+    """
+    file, overrides = given["config_file"], given["overrides"]
+    if not given["is_agent"]:
+        return all_settings.load(
+            SupervisorConfig, service="supervisor", file=file, overrides=overrides
+        ).value
+    config = all_settings.load(AgentConfig, service="agent", file=file, overrides=overrides).value
+    if not given["gpus"] and not config.slots:
+        raise ConfigError(
+            "--gpus 0: an agent needs GPUs", remedy="ask for some, or give --set slots=N"
+        )
+    return config.supervisor
 
 
 def _say(*, as_json: bool) -> desk.Say:

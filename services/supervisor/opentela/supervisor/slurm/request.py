@@ -44,8 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         name: Of the service.
         otela: How our own command is run on a node.
         folder: Where the service's jobs leave notes for each other; nodes must reach it.
-        start: Options of `otela start`.
-        command: The engine's.
+        start: Options of `otela start`, or of `otela agent`.
+        command: The engine's; empty for an agent, which is told what to run.
         worker: Of the other nodes of a replica that spans several; empty when none does.
         time_limit_s: Of each job.
         replicas: Engines in one job.
@@ -257,6 +257,9 @@ def _task(request: Request) -> str:
         "{all_gpus}": str(max(1, request.gpus) * request.nodes_per_replica),
         "{nodes}": str(request.nodes_per_replica),
     }
+    if not request.command:
+        agent = shlex.join((*request.otela, "agent", *request.start))
+        return f'exec {agent} --set supervisor.ready_file="$OTELA_READY"'
     begin = (*request.otela, "start", *request.start)
     serve = (
         f'exec {shlex.join(begin)} --set ready_file="$OTELA_READY" --'
