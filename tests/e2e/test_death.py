@@ -1,13 +1,15 @@
 """Real deaths: a node by SIGKILL, a site's server by SIGKILL; what every view makes of them."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.lines import Lines
+from tests.e2e.netns import Cut, Lab
 from tests.e2e.processes import wait_until
-from tests.e2e.product import NOTHING_TO_LEARN, Leaf, Product, wait_for_models
+from tests.e2e.product import NOTHING_TO_LEARN, Leaf, Namespace, Product, wait_for_models
 from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, kill_node, verify
 from tests.e2e.sightings import Sightings
 
@@ -21,6 +23,8 @@ UP_WITHIN_S = 30.0
 FEW = 8
 LONGEST_S = 8.0
 NODES = 3
+BEFORE_PINGS_S = 4.0
+"""A server gives a silent link up no sooner, after two pings: until then it is silence that tells."""
 
 
 @pytest.fixture
@@ -112,3 +116,35 @@ def test_sessions_behind_a_killed_leaf_leave_every_view_and_come_back(product: P
             assert now["incarnation"] > before[session][view]["incarnation"], now
         assert seen.left_at(session) == {}
     assert seen.risen() == []
+
+
+@pytest.mark.netns
+def test_sessions_behind_a_half_open_link_leave_every_view_before_pings_find_it(
+    tmp_path: Path,
+) -> None:
+    """With default settings: packets vanish, nothing is reset, and healed they are used again."""
+    with Lab(("n1",)) as lab, Product(tmp_path, public=Namespace(lab, "hub")) as product:
+        product.start_hub()
+        start_registries(product)
+        seen = watch(product)
+        leaf = product.start_leaf("site-a", Namespace(lab, "n1"))
+        sessions = start_nodes(product, leaf, seen)
+        cut_at = time.monotonic()
+        lab.partition("n1", Cut.BOTH)
+        wait_until(
+            lambda: all(len(seen.out_at(one, cut_at)) == len(VIEWS) for one in sessions),
+            "the absence of the sessions from every view",
+            within_s=WITHIN_S,
+            detail=product.tails,
+        )
+        outs = [at - cut_at for one in sessions for at in seen.out_at(one, cut_at).values()]
+        assert max(outs) < BEFORE_PINGS_S, outs
+        lab.heal("n1")
+        wait_until(
+            lambda: set(seen.routable()) == set(sessions),
+            "the sessions in every view",
+            within_s=WITHIN_S,
+            detail=product.tails,
+        )
+        assert all(seen.left_at(one) == {} for one in sessions)
+        assert seen.risen() == []
