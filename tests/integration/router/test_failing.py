@@ -71,6 +71,17 @@ async def test_a_failed_attempt_goes_on_at_another_session(bench: Bench) -> None
     assert [one["session"] for one in failed] == tried[:2]
 
 
+async def test_a_retry_goes_elsewhere_whatever_the_policy_would_like(
+    make_bench: MakeBench,
+) -> None:
+    """This one would send equal prompts to the same session for ever."""
+    bench = await make_bench(policy="prefix_affinity")
+    bench.link.script = lambda stream: stream.fail(FailKind.NO_RESPONDERS, begun=False)
+    answer = await (await bench.client()).ask(post())
+    assert (answer.status, answer.headers["x-otela-attempts"]) == (503, "3")
+    assert len({stream.path.session for stream in bench.link.streams}) == 3
+
+
 async def test_an_engine_killed_in_mid_answer_costs_the_client_nothing(bench: Bench) -> None:
     """Half of a whole answer was never sent."""
 
@@ -299,7 +310,8 @@ async def test_bad_requests_are_not_held_against_a_session(make_bench: MakeBench
     bench.link.script = lambda stream: stream.answer(body, status=400)
     client = await bench.client()
     sessions = [(await client.ask(post())).headers["x-otela-session"] for _ in range(50)]
-    assert sessions.count(session_of(0)) == sessions.count(session_of(1)) == 25
+    # One that is ejected is passed over for a while: turns would not alternate.
+    assert sessions == [session_of(0), session_of(1)] * 25
 
 
 async def test_a_stream_that_falls_silent_is_broken_off(make_bench: MakeBench) -> None:

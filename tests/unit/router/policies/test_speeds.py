@@ -59,7 +59,7 @@ def test_what_failed_teaches_nothing(result: Result) -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was not heard of for longest is forgotten."""
+    """The longest known are forgotten, and learnt anew if they are still there."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 2)
     monkeypatch.setattr(module, "MODELS_MAX", 1)
     speeds = Speeds()

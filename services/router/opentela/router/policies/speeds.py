@@ -25,7 +25,7 @@ RECENT: Final = 0.05
 """Weight of the last request among all before: some twenty count, so that a session whose GPU is
 throttled or whose neighbours changed is known for it within seconds under load."""
 SESSIONS_MAX: Final = 10_000
-"""Sessions, each with each of its models, that are remembered; the longest unheard of go first."""
+"""Sessions, each with each of its models, that are remembered; the longest known go first."""
 MODELS_MAX: Final = 1_000
 DURATION_MIN_S: Final = 1e-4
 
@@ -33,9 +33,10 @@ DURATION_MIN_S: Final = 1e-4
 class _Learnt:
     """What one session has shown."""
 
-    __slots__ = ("count", "speed")
+    __slots__ = ("count", "promised", "speed")
 
-    def __init__(self) -> None:
+    def __init__(self, promised: float) -> None:
+        self.promised = promised
         self.count = 0.0
         self.speed = 0.0
 
@@ -64,13 +65,21 @@ class Speeds:
         self.lessons += 1
         speed = work / max(observed.duration_s, DURATION_MIN_S)
         key = (model, candidate.session)
-        learnt = self._learnt.pop(key, None) or _Learnt()
-        self._learnt[key] = learnt  # the latest heard of stands last
-        if len(self._learnt) > SESSIONS_MAX:
-            del self._learnt[next(iter(self._learnt))]
+        learnt = self._learnt.get(key)
+        if learnt is None:
+            learnt = self._learnt[key] = _Learnt(_promised(candidate))
+            if len(self._learnt) > SESSIONS_MAX:
+                del self._learnt[next(iter(self._learnt))]
         learnt.count += 1
         learnt.speed += (speed - learnt.speed) * max(RECENT, 1 / learnt.count)
-        self._keep(model, math.log(speed / _promised(candidate)))
+        ratio = math.log(speed / learnt.promised)
+        kept = self._kept.get(model)
+        if kept is not None:
+            self._kept[model] = kept + (ratio - kept) * RECENT
+            return
+        self._kept[model] = ratio
+        if len(self._kept) > MODELS_MAX:
+            del self._kept[next(iter(self._kept))]
 
     def of(self, model: str, candidate: Candidate) -> float:
         """Return the work a second to expect; comparable within one model only."""
@@ -81,12 +90,6 @@ class Speeds:
         return (learnt.count * learnt.speed + PRIOR_WEIGHS * promised) / (
             learnt.count + PRIOR_WEIGHS
         )
-
-    def _keep(self, model: str, ratio: float) -> None:
-        kept = self._kept.pop(model, ratio)
-        self._kept[model] = kept + (ratio - kept) * RECENT
-        if len(self._kept) > MODELS_MAX:
-            del self._kept[next(iter(self._kept))]
 
 
 def _promised(candidate: Candidate) -> float:
