@@ -207,6 +207,8 @@ class Caller:
         self._has_head = True
         if frame.end is None:
             actions.append(frame)
+            if not frame.data:
+                return actions
             return actions + self._data(now, Data(self.stream, 0, frame.data))
         if len(frame.data) > self._settings.window_bytes:
             return actions + self._break_off("the session sent more than its credit")

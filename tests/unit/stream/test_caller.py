@@ -2,11 +2,12 @@
 
 import pytest
 
-from opentela.stream.caller import Caller, CallerSettings, Request
+from opentela.stream.caller import EMPTY_MAX, Caller, CallerSettings, Request
 from opentela.stream.events import (
     ACKNOWLEDGED,
     TICK,
     Begin,
+    BreakOff,
     CarrierLost,
     Consumed,
     EngineEnd,
@@ -290,3 +291,25 @@ def test_a_fault_before_the_body_is_whole_is_definite() -> None:
     assert caller.step(10.2, End(1, 5)) == broken(
         "the answer ended with parts missing", definite=True
     )
+
+
+def test_signs_of_life_may_come_every_second_for_ever_and_not_all_at_once() -> None:
+    """Whatever they are made of: empty parts, credit for nothing, repetitions."""
+    caller = begun()
+    caller.step(10.0, HEAD)
+    caller.step(10.0, Data(1, 0, b"x"))
+    for second in range(1000):
+        assert caller.step(10.0 + second, Data(1, 1, b"")) == []
+    flooded = begun()
+    flooded.step(10.0, HEAD)
+    flooded.step(10.0, Data(1, 0, b"x"))
+    useless = [Credit(1, 0), Data(1, 1, b""), Data(1, 0, b"x"), HEAD]
+    told = [flooded.step(10.0, useless[number % 4]) for number in range(EMPTY_MAX + 1)]
+    assert told[-2] == []
+    assert told[-1] == broken("the session floods the stream with empty frames")
+
+
+def test_a_shell_can_break_a_stream_off() -> None:
+    """A frame that could not be read was a part of it."""
+    caller = begun()
+    assert caller.step(10.1, BreakOff(FailKind.PROTOCOL, "rubbish")) == broken("rubbish")

@@ -3,7 +3,12 @@
 import pytest
 
 from opentela.core.errors import WireError
-from opentela.stream.greeting import RouterGreeting, SessionGreeting
+from opentela.stream.greeting import (
+    DialledSession,
+    DiallingRouter,
+    RouterGreeting,
+    SessionGreeting,
+)
 from opentela.wire.channel import Hello
 
 NONCE = bytes(16)
@@ -102,3 +107,76 @@ def test_who_sits_in_between_is_found() -> None:
     """The two ends have seen different certificates."""
     with pytest.raises(WireError, match="no proof of being the router"):
         greet(router(certificate="c"), session(certificate="x"))
+
+
+def door(*, key: str = "S", certificate: str = "c", nonce: bytes = NONCE) -> DialledSession:
+    """Return the half of a session that is dialled."""
+    return DialledSession(certificate=certificate, nonce=nonce, sign=sign_as(key), verify=verify)
+
+
+def caller(*, key: str = "R", session_key: str = "S", certificate: str = "c") -> DiallingRouter:
+    """Return the half of a router that dials."""
+    return DiallingRouter(
+        Hello(1, "i", "s", NONCE),
+        key=session_key,
+        certificate=certificate,
+        sign=sign_as(key),
+        verify=verify,
+    )
+
+
+def test_a_router_that_dials_gets_in_by_the_key_that_it_was_announced_under() -> None:
+    """And begins only once it was let in."""
+    host, guest = door(), caller()
+    proof = guest.hear(host.welcome(guest.hello))
+    assert host.hello == Hello(1, "i", "s", NONCE)
+    assert guest.hear(host.accept(proof, "R")) == b""
+
+
+@pytest.mark.parametrize("key", ["", "Q"])
+def test_a_router_that_was_not_announced_stays_out(key: str) -> None:
+    """Whatever it signs."""
+    host, guest = door(), caller()
+    proof = guest.hear(host.welcome(guest.hello))
+    with pytest.raises(WireError, match="no proof of being a router"):
+        host.accept(proof, key)
+
+
+@pytest.mark.parametrize("host", [door(key="T"), door(certificate="d")])
+def test_a_router_leaves_who_is_not_the_session(host: DialledSession) -> None:
+    """Another that listens there, or one between the two."""
+    guest = caller()
+    with pytest.raises(WireError, match="no proof of being session"):
+        guest.hear(host.welcome(guest.hello))
+
+
+def test_a_greeting_that_was_overheard_opens_nothing() -> None:
+    """Each has a nonce of its own."""
+    host, guest = door(), caller()
+    proof = guest.hear(host.welcome(guest.hello))
+    later = door(nonce=b"another nonce 16")
+    later.welcome(guest.hello)
+    with pytest.raises(WireError, match="no proof"):
+        later.accept(proof, "R")
+
+
+def test_what_is_signed_in_one_direction_means_nothing_in_the_other() -> None:
+    """A session that is dialled cannot be made to prove itself to a home port, nor a router."""
+    home, guest = router(), session()
+    at_home = guest.hear(home.hear(guest.hello))
+    host, dialling = door(), caller()
+    welcome = host.welcome(dialling.hello)
+    with pytest.raises(WireError, match="no proof"):
+        session(invited_by="S").hear(welcome)
+    host_again = door()
+    host_again.welcome(guest.hello)
+    with pytest.raises(WireError, match="no proof"):
+        host_again.accept(at_home, "S")
+
+
+def test_a_session_that_does_not_let_the_router_in_is_left() -> None:
+    """Anything but the last word."""
+    host, guest = door(), caller()
+    guest.hear(host.welcome(guest.hello))
+    with pytest.raises(WireError, match="does not let us in"):
+        guest.hear(b"\x91\x01")

@@ -151,3 +151,20 @@ def test_a_bottomless_frame_is_none() -> None:
     payload = prefix + bytes([part[0] + 1]) + part[1:] + b"\x91" * 100_000 + b"\xc0"
     with pytest.raises(WireError):
         frames.decode(payload)
+
+
+def test_a_frame_that_cannot_be_read_names_the_stream_that_it_breaks() -> None:
+    """But not one of a kind that a newer peer may have sent."""
+    with pytest.raises(WireError):
+        frames.decode(b"\x05" + (7).to_bytes(8) + b"\xff")
+    assert frames.stream_broken_by(b"\x05" + (7).to_bytes(8) + b"\xff") == 7
+    assert frames.stream_broken_by(b"\xfe" + (7).to_bytes(8)) == 0
+    assert frames.stream_broken_by(b"\x05") == frames.stream_broken_by(b"") == 0
+
+
+def test_headers_of_any_length_are_not_taken() -> None:
+    """A client would take a fraction of them."""
+    fits = tuple((f"x-{number}", "v" * 1000) for number in range(60))
+    assert isinstance(frames.decode(frames.encode(Head(1, 200, fits))), Head)
+    with pytest.raises(WireError, match="bytes of headers"):
+        frames.decode(frames.encode(Head(1, 200, fits + fits)))

@@ -18,6 +18,8 @@ PATH = SessionPath(ProviderId("p"), SiteId("s"), SessionId("n"))
         (subjects.probe(PATH), "otela.v1.probe.p.s.n"),
         (subjects.verdict(PATH), "otela.v1.verdict.p.s.n"),
         (subjects.data(PATH), "otela.v1.data.p.s.n"),
+        (subjects.echo(PATH, "1f"), "otela.v1.data.p.s.n.1f"),
+        (subjects.echoes(PATH), "otela.v1.data.p.s.n.*"),
         (subjects.event("LEFT", PATH), "otela.v1.events.LEFT.p.s.n"),
         (subjects.gossip("r1"), "otela.v1.gossip.r1"),
         (subjects.reply("edge", PATH.provider, "i1", "t"), "otela.v1.reply.edge.i1.p.t"),
