@@ -33,13 +33,9 @@ HASTE_S: Final = 3.0
 class SystemClock:
     """The clocks of this host."""
 
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return time.monotonic()
-
-    def wall(self) -> float:
-        """Return Unix seconds."""
-        return time.time()
+    # The functions themselves: a router asks ten times a request.
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
 
 
 class Lifecycle:

@@ -1,10 +1,11 @@
 """Each model has its own forecast, from whole answers alone."""
 
+import msgspec
 import pytest
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.router.attempt_events import Outcome
-from opentela.router.forecasts import MODELS_MAX, Forecasts
+from opentela.router.forecasts import EVERY_MS, MODELS_MAX, Forecasts
 from opentela.wire.usage import UsageRecord
 
 
@@ -42,6 +43,15 @@ def test_models_are_learned_apart() -> None:
     assert forecasts.lasts_s("small", b'{"max_tokens":1000}') == pytest.approx(10.0)
     assert forecasts.lasts_s("large", b'{"max_tokens":1000}') == pytest.approx(100.0)
     assert forecasts.lasts_s("unheard of", b"{}") == 0.0
+
+
+def test_a_busy_model_is_learned_of_now_and_then() -> None:
+    """What all its answers would tell, some do."""
+    forecasts = Forecasts()
+    for at_ms, duration_s in ((1000, 1.0), (1001, 9.0), (1000 + EVERY_MS, 2.0)):
+        record = msgspec.structs.replace(finished("m", duration_s), at_ms=at_ms)
+        forecasts.learn(record, b"{}")
+    assert forecasts.lasts_s("m", b"{}") == 2.0
 
 
 @pytest.mark.parametrize("outcome", [one.value for one in Outcome if one is not Outcome.OK])

@@ -82,6 +82,7 @@ Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault | Held]
 """Names a session that is not among those tried, or says why there is none yet or at all."""
 
 _END: Final = End()
+_NO_HEAD: Final = Head(0, ())
 _BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
 
 
@@ -134,7 +135,7 @@ class Attempts:
         self._reset()
 
     def _reset(self) -> None:
-        self._head = Head(0, ())
+        self._head = _NO_HEAD
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._watch: StreamWatch | None = None
@@ -173,8 +174,8 @@ class Attempts:
             return self._fail(now, Result.FAILED, NO_STATUS, cancel=True)
         self._phase = Phase.HEADED
         self._head = head
-        is_plain = not value_of(head.headers, "content-encoding")
-        if is_plain and self._path.has_body and is_event_stream(head.status, head.headers):
+        is_stream = self._path.has_body and is_event_stream(head.status, head.headers)
+        if is_stream and not value_of(head.headers, "content-encoding"):
             self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
         return []
 

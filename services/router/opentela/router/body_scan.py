@@ -29,13 +29,11 @@ class BodyScan:
     __slots__ = ("_last", "brackets", "may_hide", "models", "streams")
 
     def __init__(self, body: bytes = b"") -> None:
-        self.brackets = 0
-        self.models = 0
-        self.streams = 0
-        self.may_hide = False
-        self._last = b""
-        if body:
-            self.feed(body)
+        self.brackets = body.count(b"{") + body.count(b"[")
+        self.models = body.count(_MODEL)
+        self.streams = body.count(_STREAM)
+        self.may_hide = _ESCAPE in body and any(word in body for word in _HIDING)
+        self._last = body[-len(_STREAM) :]
 
     def feed(self, part: bytes) -> None:
         """Take the next part in."""

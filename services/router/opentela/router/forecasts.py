@@ -11,6 +11,8 @@ from opentela.wire.usage import UsageRecord
 
 MODELS_MAX: Final = 1000
 """Models with a forecast, some 8 KB each; those that were answered longest ago are forgotten."""
+EVERY_MS: Final = 5
+"""Two hundred answers a second tell as much of a model as ten thousand, and cost less."""
 _TELLING: Final = Outcome.OK.value
 
 
@@ -19,6 +21,7 @@ class Forecasts:
 
     def __init__(self) -> None:
         self._by_model: dict[str, Forecast] = {}
+        self._learned_ms: dict[str, int] = {}
 
     def learn(self, record: UsageRecord, body: bytes) -> None:
         """Take note of a finished request; only a whole answer shows how long one takes."""
@@ -28,7 +31,13 @@ class Forecasts:
         if forecast is None:
             forecast = self._by_model[record.model] = Forecast()
             if len(self._by_model) > MODELS_MAX:
-                del self._by_model[next(iter(self._by_model))]
+                oldest = next(iter(self._by_model))
+                del self._by_model[oldest]
+                self._learned_ms.pop(oldest, None)
+        last_ms = self._learned_ms.get(record.model, 0)
+        if last_ms and record.at_ms < last_ms + EVERY_MS:
+            return
+        self._learned_ms[record.model] = record.at_ms
         forecast.learn(record.duration_s, tokens=record.tokens_out, tokens_max=tokens_asked(body))
 
     def lasts_s(self, model: str, body: bytes) -> float:
