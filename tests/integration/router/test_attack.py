@@ -125,6 +125,7 @@ async def test_who_asks_and_never_reads_fills_no_memory(bench: Bench) -> None:
         assert (await client.answer()).status == 400
     sent.cancel()
     client.abort()
+    await bench.until(lambda: len(bench.front.gate) == 0)
 
 
 async def _flood(writer: asyncio.StreamWriter, request: bytes, count: int) -> None:
