@@ -269,12 +269,8 @@ _AUDIT: Final = {
 }
 
 
-def asyncapi() -> str:
-    """Return the AsyncAPI 3 document of lifecycle and audit events."""
-    wire = importlib.import_module("opentela.wire.events")
-    audit = importlib.import_module("opentela.wire.audit")
-    subjects = importlib.import_module("opentela.wire.subjects")
-    history = importlib.import_module("opentela.wire.history")
+def _schemas(wire: Any, audit: Any) -> dict[str, Any]:
+    """Return the schema of each kind of event, with what its docstring says."""
     _, schemas = msgspec.json.schema_components(
         [wire.LifecycleEvent, audit.AuditEvent], ref_template="#/components/schemas/{name}"
     )
@@ -284,6 +280,16 @@ def asyncapi() -> str:
         schema["description"] = summary
         for field, text in attributes(form).items():
             schema["properties"][field]["description"] = text
+    return schemas
+
+
+def asyncapi() -> str:
+    """Return the AsyncAPI 3 document of lifecycle and audit events."""
+    wire = importlib.import_module("opentela.wire.events")
+    audit = importlib.import_module("opentela.wire.audit")
+    subjects = importlib.import_module("opentela.wire.subjects")
+    history = importlib.import_module("opentela.wire.history")
+    schemas = _schemas(wire, audit)
     prefix = subjects.ALL_EVENTS.removesuffix(">")
     made: dict[str, Any] = {
         "asyncapi": "3.0.0",
@@ -292,8 +298,9 @@ def asyncapi() -> str:
             "version": "1",
             "description": (
                 "What happens to sessions and what placers decide, for tools. Every registry tells"
-                " every change; the id is the same, so that JetStream and readers drop the repetition. Where the hub has"
-                f" JetStream, the stream {subjects.HISTORY} in the domain {subjects.DOMAIN} keeps"
+                " every change; the id is the same, so that JetStream and readers drop the"
+                " repetition. Where the hub has JetStream,"
+                f" the stream {subjects.HISTORY} in the domain {subjects.DOMAIN} keeps"
                 f" {history.DAYS} days of them."
             ),
         },

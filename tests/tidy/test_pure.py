@@ -20,6 +20,7 @@ NO_CORE = {
     "opentela.placer.calibrate.points": "reads measurements",
     "opentela.placer.calibrate.report": "writes files and pictures",
     "opentela.placer.files": "reads files",
+    "opentela.placer.live.ballot": "asks the hub and waits",
     "opentela.placer.report.plots": "draws pictures",
     "opentela.router.plugins": "looks up what is installed",
     "opentela.supervisor.hardware": "asks this host",

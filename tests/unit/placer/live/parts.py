@@ -72,12 +72,17 @@ def session(number: int) -> SessionId:
 
 
 def record(
-    number: int, offer: Offer, lifecycle: Lifecycle = Lifecycle.SERVING, *, site: str = "a"
+    number: int,
+    offer: Offer,
+    lifecycle: Lifecycle = Lifecycle.SERVING,
+    *,
+    site: str = "a",
+    provider: str = "p",
 ) -> SessionRecord:
     """Return what a view holds of session *number*."""
     claim = Claim(
         session=session(number),
-        provider=ProviderId("p"),
+        provider=ProviderId(provider),
         site=SiteId(site),
         node=NodeId("n"),
         key=KEY,
@@ -103,6 +108,7 @@ def engine(
     *models: str,
     made_by: str = "",
     lifecycle: Lifecycle = Lifecycle.SERVING,
+    provider: str = "p",
 ) -> SessionRecord:
     """Return what a view holds of an engine."""
     offer = Offer(
@@ -112,4 +118,4 @@ def engine(
         gpus=1,
         labels={command.COMMAND: made_by} if made_by else {},
     )
-    return record(number, offer, lifecycle)
+    return record(number, offer, lifecycle, provider=provider)

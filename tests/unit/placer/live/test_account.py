@@ -2,10 +2,11 @@
 
 from tests.unit.placer.live import parts
 
+from opentela.core.record import claim_of
 from opentela.placer.live import account
 from opentela.placer.live.decide import Decided
 from opentela.placer.live.demand import Asked
-from opentela.placer.live.fleet import Life
+from opentela.placer.live.fleet import Agent, Life
 from opentela.placer.problem import Group
 from opentela.wire.command import Start
 
@@ -27,7 +28,8 @@ def test_a_decision_tells_what_runs_and_what_shall() -> None:
 def test_a_replica_is_told_starting_serving_or_stopping() -> None:
     """In that order."""
     start = Start(command="c", term=1, template="t", model="a")
-    life = Life(start, parts.session(1), began_at=0.0, now=0.0)
+    agent = Agent(claim_of(parts.agent(1)), is_live=True)
+    life = Life(start, agent, began_at=0.0, now=0.0)
     seen = [account.state(life)]
     life.is_known = True
     seen.append(account.state(life))

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 from tests.unit.placer.live import parts
 
 from opentela.core import ids
@@ -78,7 +79,7 @@ def test_a_start_that_was_sent_holds_its_gpu_before_anybody_answers() -> None:
     """Else a second one would be sent to the same."""
     one, agent = fleet()
     start = Start(command=NEW, term=1, template="fake", model="a", tp=2)
-    one.lives[NEW] = Life(start, agent.session, began_at=0.0, now=0.0)
+    one.lives[NEW] = Life(start, agent, began_at=0.0, now=0.0)
     one.hear(5.0, WALL, agent, holding())
     one.hear(9.0, WALL, agent, holding())
     assert one.free(agent) == 0
@@ -95,6 +96,24 @@ def test_a_replica_serves_while_a_session_of_it_can_be_routed_to() -> None:
     assert one.lives[NEW].down_at == 2.0
     one.apply(3.0, [parts.engine(6, "b", made_by=NEW)])
     assert not one.lives[NEW].is_serving
+
+
+def test_nobody_serves_in_the_name_of_another_provider() -> None:
+    """A label is quickly written."""
+    one, agent = fleet()
+    one.hear(0.0, WALL, agent, holding(replica("ready")))
+    one.apply(1.0, [parts.engine(5, "a", made_by=NEW, provider="q")])
+    assert not one.lives[NEW].is_serving
+    assert one.by_hand() == {("a", "a", "cpu", 1): 1}
+
+
+def test_a_model_that_is_listed_no_more_serves_all_the_same() -> None:
+    """It is not stopped for not being known."""
+    one, agent = fleet()
+    old = msgspec.structs.replace(replica("ready"), model="old")
+    one.hear(0.0, WALL, agent, holding(old))
+    one.apply(1.0, [parts.engine(5, "old", made_by=NEW)])
+    assert one.lives[NEW].is_serving
 
 
 def test_the_replicas_of_an_agent_that_is_gone_are_gone() -> None:

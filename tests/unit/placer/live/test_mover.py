@@ -61,7 +61,7 @@ class Scene:
         """Have a replica of *model* serve at an agent."""
         command = ids.ulid(1, bytes([place, *model.encode(), *bytes(8)]))
         start = Start(command=command, term=1, template=parts.TEMPLATE, model=model)
-        life = Life(start, self.agents[place].session, began_at=began_at, now=0.0)
+        life = Life(start, self.agents[place], began_at=began_at, now=0.0)
         life.is_known = life.was_told_serving = True
         self.fleet.lives[command] = life
         self.fleet.apply(self.now, [parts.engine(100 + place, model, made_by=command)])

@@ -24,14 +24,18 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         known_as: Its name in the catalogue, or of `config`; empty when that is `name`.
         config: Its `config.json` of Hugging Face, for one that the catalogue does not have.
         engine: Of the catalogue, for the simulator.
-        w_dtype, kv_dtype: As weights and KV cache are stored, for the simulator.
-        quantisation, engine_kv_dtype: What the engine is told of the same; empty for the
-            template's own.
+        w_dtype: As weights are stored, for the simulator.
+        kv_dtype: As the KV cache is stored, for the simulator.
+        quantisation: What the engine is told of the weights; empty for the template's own.
+        engine_kv_dtype: What the engine is told of the KV cache; empty for the template's own.
         context_max: Tokens; 0 for the template's own.
         tp: Sizes of tensor parallelism that may be used; empty for all that work, or 1 where
             nothing can be worked out.
-        in_tokens, out_tokens: Mean lengths until some have been seen.
-        ttft_s, tpot_s, e2e_s: Promised mean times, for which capacity is planned.
+        in_tokens: Mean length of prompts, until some have been seen.
+        out_tokens: Mean length of answers, until some have been seen.
+        ttft_s: Promised mean time to the first token, for which capacity is planned.
+        tpot_s: Promised mean time of each token after it.
+        e2e_s: Promised mean time of a whole answer.
         capacity_rps: Requests a second of one replica, where that was measured; 0 works it out.
         load_s: From its start to its first request, where that was measured; 0 works it out.
         weight: What a request is worth beside those of other models.

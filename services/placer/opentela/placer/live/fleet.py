@@ -82,6 +82,7 @@ class Life:
     Attributes:
         start: What was sent, or would have been for one that was found.
         agent: Who runs it.
+        provider: Whose that is.
         is_known: Whether its agent has told of it or taken its start.
         stop: The id of the command to stop it; empty while it is to run.
         began_at: When it was decided on.
@@ -93,9 +94,10 @@ class Life:
         absent_at: Since when its agent tells of it no more; infinity while it does.
     """
 
-    def __init__(self, start: Start, agent: SessionId, *, began_at: float, now: float) -> None:
+    def __init__(self, start: Start, agent: Agent, *, began_at: float, now: float) -> None:
         self.start = start
-        self.agent = agent
+        self.agent = agent.session
+        self.provider = agent.path.provider
         self.began_at = began_at
         self.down_at = now
         self.sent_at = -math.inf
@@ -132,10 +134,11 @@ class Engine:
 
     Attributes:
         names: That it serves, if requests reach it.
-        made_by: The start that it was made by, if an agent runs it.
+        made_by: The start that it says it was made by, if an agent runs it.
     """
 
     def __init__(self, claim: Claim, *, is_live: bool) -> None:
+        self.provider = claim.provider
         self.site = claim.site
         self.hardware = claim.offer.hardware
         self.gpus = max(1, claim.offer.gpus)
@@ -200,11 +203,12 @@ class Fleet:
             self.engines[claim.session] = Engine(claim, is_live=is_routable(record))
 
     def _look_who_serves(self, now: float) -> None:
-        serving = {one.made_by: one for one in self.engines.values() if one.made_by and one.names}
+        serving = {(one.provider, one.made_by): one for one in self.engines.values() if one.names}
         for life in self.lives.values():
-            engine = serving.get(life.start.command)
+            # Of the agent's own provider: others may say what they like.
+            engine = serving.get((life.provider, life.start.command))
             serves = engine is not None and any(
-                self._names.get(name) == life.model for name in engine.names
+                self._names.get(name, name) == life.model for name in engine.names
             )
             if serves:
                 life.down_at = math.inf
@@ -233,7 +237,7 @@ class Fleet:
             if is_news and len(self.lives) < LIVES_MAX:
                 life = self.lives[replica.start] = _found(replica, agent, now, wall)
                 found.append(life)
-            if life is not None:
+            if life is not None and life.provider == agent.path.provider:
                 # An agent that registries gave up goes on under another session.
                 life.agent, life.is_known, life.absent_at = agent.session, True, math.inf
                 life.is_stop_taken = replica.state == DRAINING
@@ -280,7 +284,8 @@ class Fleet:
         """Return engines that no replica of ours is: model, site, hardware, GPUs; how many."""
         counts: dict[tuple[str, str, str, int], int] = {}
         for _, engine in sorted(self.engines.items()):
-            if engine.made_by in self.lives:
+            life = self.lives.get(engine.made_by)
+            if life is not None and life.provider == engine.provider:
                 continue
             for model in sorted({self._names[n] for n in engine.names if n in self._names}):
                 key = (model, engine.site, engine.hardware, engine.gpus)
@@ -301,4 +306,4 @@ def _found(replica: Replica, agent: Agent, now: float, wall: float) -> Life:
         age_s = max(0.0, wall - ids.born_at_ms(SessionId(replica.start)) / 1000)
     except ValueError:
         age_s = math.inf
-    return Life(start, agent.session, began_at=now - age_s, now=now)
+    return Life(start, agent, began_at=now - age_s, now=now)

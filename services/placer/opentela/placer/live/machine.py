@@ -13,11 +13,12 @@ from opentela.core.rng import Rng
 from opentela.placer.live import account, lease
 from opentela.placer.live import messages as m
 from opentela.placer.live.config import PlacerConfig
-from opentela.placer.live.decide import Decided, PoolSeen, Question
+from opentela.placer.live.decide import Decided, Question
 from opentela.placer.live.demand import Asked, Demands
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.lease import Lease
 from opentela.placer.live.mover import Mover, Say, Send, Step
+from opentela.placer.live.pools import pools_of
 from opentela.placer.problem import Group
 from opentela.wire.audit import AuditEvent, Kind
 from opentela.wire.command import Look
@@ -286,7 +287,7 @@ class PlacerMachine:
         }
         return Question(
             asked=tuple(self._asked(now)),
-            pools=_pools(self._nodes(wall)),
+            pools=pools_of(self._nodes(wall)),
             running=running,
             locked=locked,
             by_hand=self.fleet.by_hand(),
@@ -389,25 +390,3 @@ def names_of(config: PlacerConfig) -> Mapping[str, str]:
 
 def _is_moving(life: Life) -> bool:
     return life.is_leaving or not life.is_serving
-
-
-def _pools(agents: Iterable[Agent]) -> tuple[PoolSeen, ...]:
-    by_name: dict[str, list[Agent]] = {}
-    for agent in agents:
-        by_name.setdefault(agent.pool, []).append(agent)
-    found = []
-    for name, members in sorted(by_name.items()):
-        first = members[0]
-        offered = [one.holding.templates for one in members if one.holding]
-        shared = [word for word in offered[0] if all(word in other for other in offered)]
-        found.append(
-            PoolSeen(
-                name=name,
-                site=first.path.site,
-                hardware=first.hardware,
-                agents=len(members),
-                gpus=first.gpus,
-                templates=tuple(sorted(shared)),
-            )
-        )
-    return tuple(found)

@@ -280,7 +280,7 @@ class Mover:
             kv_dtype=model.engine_kv_dtype,
             context_max=model.context_max,
         )
-        life = Life(start, agent.session, began_at=now, now=now)
+        life = Life(start, agent, began_at=now, now=now)
         life.sent_at = now
         self._fleet.lives[start.command] = life
         return [Say("START", life), Send(agent, start)]
