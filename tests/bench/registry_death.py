@@ -43,13 +43,6 @@ TARGET_S: Final = 2.0
 WORST: Final = 99
 SHORT_GRACE: Final = (f"detector.grace_s={GRACE_S:g}", "restraint.evictions_min=1000")
 """So that the end of ten nodes is seen within the measurement."""
-QUICK: Final = (
-    "detector.late_beats=1.2",
-    "detector.lease_beats=1.7",
-    "detector.probe_every_s=0.25",
-    "detector.probe_timeout_s=0.2",
-)
-"""What a half-open link must cost less than two seconds: two probes within half a beat."""
 
 
 class Measure(Protocol):
@@ -190,26 +183,23 @@ def _leaves(*, quick: bool) -> tuple[str, Deaths]:
     return "leaf server killed", deaths
 
 
-def _half_open(name: str, *settings: str) -> Measure:
-    def measure(*, quick: bool) -> tuple[str, Deaths]:
-        deaths = Deaths([], [], [], [])
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            lab = stack.enter_context(Lab(("n1",)))
-            product = stack.enter_context(Product(folder, public=Namespace(lab, "hub")))
-            scene = Scene(product, *settings)
-            leaf = product.start_leaf("site-a", Namespace(lab, "n1"))
-            scene.crowd(leaf)
-            _lose(
-                scene,
-                deaths,
-                count=2 if quick else LOSSES,
-                harm=lambda: lab.partition("n1", Cut.BOTH),
-                mend=lambda: lab.heal("n1"),
-            )
-        return name, deaths
-
-    return measure
+def _half_open(*, quick: bool) -> tuple[str, Deaths]:
+    deaths = Deaths([], [], [], [])
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        lab = stack.enter_context(Lab(("n1",)))
+        product = stack.enter_context(Product(folder, public=Namespace(lab, "hub")))
+        scene = Scene(product)
+        leaf = product.start_leaf("site-a", Namespace(lab, "n1"))
+        scene.crowd(leaf)
+        _lose(
+            scene,
+            deaths,
+            count=2 if quick else LOSSES,
+            harm=lambda: lab.partition("n1", Cut.BOTH),
+            mend=lambda: lab.heal("n1"),
+        )
+    return "leaf link half-open", deaths
 
 
 def _lose(
@@ -245,6 +235,5 @@ def _pause() -> float:
 KINDS: Final[dict[str, Measure]] = {
     "node": _nodes,
     "leaf": _leaves,
-    "half-open": _half_open("leaf link half-open, defaults"),
-    "half-open-quick": _half_open("leaf link half-open, quick settings", *QUICK),
+    "half-open": _half_open,
 }
