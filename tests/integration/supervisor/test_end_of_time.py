@@ -44,35 +44,29 @@ def informed(folder: Path, **files: str) -> dict[str, str]:
     return {pod.FOLDER_VARIABLE: str(folder)}
 
 
-async def test_a_pods_deadline_is_offered_and_left_before(
+async def test_a_pods_deadline_is_offered_followed_and_left_before(
     start: Start, witness: Witness, tmp_path: Path
 ) -> None:
-    """Counted from the pod's start, which was before ours."""
+    """Counted from the pod's start, which was before ours, also after an edit."""
+    file = tmp_path / "deadline_s"
     environ = informed(tmp_path, deadline_s="3600")
-    began = (tmp_path / "deadline_s").stat().st_mtime - 3595.0
-    os.utime(tmp_path / "deadline_s", (began, began))
+    began = file.stat().st_mtime - 1000.0
+    os.utime(file, (began, began))
     quick = ("--set", "walltime.reserve_s=0.5", "--set", "walltime.margin_s=0.5")
-    supervisor = await start(*FAKE, options=quick, environ=environ)
+    options = ("--set", "walltime.look_s=0.1", *quick)
+    supervisor = await start(*FAKE, options=options, environ=environ)
     serving = await witness.heard(Lifecycle.SERVING)
     assert serving.offer.walltime_ends_at == pytest.approx(began + 3600.0)
-    assert (await witness.heard(Lifecycle.LEFT)).reason == "the walltime ends"
-    assert await supervisor.ended() == 0
-
-
-async def test_a_deadline_that_is_edited_moves_the_offer(
-    start: Start, witness: Witness, tmp_path: Path
-) -> None:
-    """Within the time between two looks, and however often it moves."""
-    environ = informed(tmp_path, deadline_s="3600")
-    supervisor = await start(*FAKE, options=("--set", "walltime.look_s=0.1"), environ=environ)
-    first = (await witness.heard(Lifecycle.SERVING)).offer.walltime_ends_at
-    (tmp_path / "deadline_s").write_text("1800")
+    file.write_text("1800")
     await until(
-        lambda: witness.claims[-1].offer.walltime_ends_at == pytest.approx(first - 1800.0),
+        lambda: witness.claims[-1].offer.walltime_ends_at == pytest.approx(began + 1800.0),
         "the new end",
     )
     assert witness.claims[-1].lifecycle is Lifecycle.SERVING
     assert (await supervisor.event("walltime_moved"))["ends_at"]
+    file.write_text("1000")
+    assert (await witness.heard(Lifecycle.LEFT)).reason == "the walltime ends"
+    assert await supervisor.ended() == 0
 
 
 async def test_the_grace_of_a_pod_is_time_for_running_requests(

@@ -71,10 +71,10 @@ def test_an_access_file_is_needed(tmp_path: Path) -> None:
 
 def test_pairs_are_read_or_refused() -> None:
     """An alias may stand for itself, a label may not."""
-    assert cli._pairs(["a=b=c", "d"], "--x", needs_value=False) == {"a": "b=c", "d": ""}
+    assert cli.pairs(["a=b=c", "d"], "--x", needs_value=False) == {"a": "b=c", "d": ""}
     for wrong in ("d", "=b", ""):
         with pytest.raises(ConfigError, match="--label"):
-            cli._pairs([wrong], "--label", needs_value=True)
+            cli.pairs([wrong], "--label", needs_value=True)
     for wrong in ("", "=m"):
         with pytest.raises(ConfigError, match="names no alias"):
-            cli._pairs([wrong], "--model-alias", needs_value=False)
+            cli.pairs([wrong], "--model-alias", needs_value=False)
