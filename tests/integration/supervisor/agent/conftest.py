@@ -188,7 +188,7 @@ async def agent(tmp_path: Path, access_file: Path, witness: Witness) -> AsyncIte
             )
         one = Agent(process, log)
         started.append(one)
-        known = {claim.session for claim in witness.claims}
+        known: set[str] = {claim.session for claim in witness.claims}
         claim = await served(witness, one, known)
         one.path = SessionPath(claim.provider, claim.site, claim.session)
         return one
