@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import uvloop
-from tests.bench import paths, peers
+from tests.bench import paths, peers, report
 from tests.bench.capacity import DIRECT, HOME, MESH, Scene
 from tests.bench.engine import MODEL
 from tests.bench.load import Target, chat_request, open_loop, percentile
@@ -56,6 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure every target."""
+    load = report.load_before()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         product = stack.enter_context(Product(folder, tls=False))
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             process, port = peers.start(name, f"http://127.0.0.1:{path.engine_port}", folder)
             stack.callback(process.end)
             started.append(peers.when_up(name, process, port))
-        return uvloop.run(_measure(Scene(path, started)))
+        return [load, *uvloop.run(_measure(Scene(path, started)))]
 
 
 async def _measure(scene: Scene) -> list[Figure]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import uvloop
-from tests.bench import paths, peers, procfs
+from tests.bench import paths, peers, procfs, report
 from tests.bench.engine import MODEL
 from tests.bench.load import Target, chat_request
 from tests.bench.measure import Saturation, saturated, warmed
@@ -79,6 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure everything on one core."""
+    load = report.load_before()
     cores, usable = Cores.of_this_machine(), os.sched_getaffinity(0)
     with ExitStack() as stack:
         stack.callback(os.sched_setaffinity, 0, usable)
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
         pin((service.process.pid for service in product.services), cores.measured)
         pin((peer.pid for peer in started), cores.measured)
         pin((os.getpid(), path.pids["engine"]), cores.other)
-        return uvloop.run(_measure(Scene(path, started), options.turns))
+        return [load, *uvloop.run(_measure(Scene(path, started), options.turns))]
 
 
 async def _measure(scene: Scene, turns: int) -> list[Figure]:
@@ -141,11 +142,12 @@ def _figures(
         theirs = middle[peer.name]
         for way, router in ROUTERS.items():
             ours = middle[way]
-            told = f"{theirs.rps:.0f}/s {peer.name}"
-            ratio = ours.rps / theirs.rps
+            told = f"{ours.rps:.0f}/s and {theirs.rps:.0f}/s {peer.name}"
+            spent = sum(ours.cpu_us.values())
+            ratio = theirs.cpu_us[peer.name] / spent
             counts = is_judged and peer.name == peers.SGLANG_ROUTER
             yield Figure(
-                f"requests a second on one core, {way}, {load}, of {peer.name}",
+                f"requests a second of a core's time, {way}, {load}, of {peer.name}",
                 ratio,
                 "x",
                 f">= {RPS_RATIO_MIN:g}" if counts else "",

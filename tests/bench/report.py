@@ -1,6 +1,7 @@
 """Figures of a benchmark: printed as a table, kept as JSON."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -33,6 +34,13 @@ class Figure(NamedTuple):
     ) -> "Figure":
         """Return a figure that must be below *limit*."""
         return cls(name, value, unit, f"< {limit:g}", value < limit, baseline)
+
+
+def load_before() -> Figure:
+    """Return how busy the machine was with other work, for who reads the figures later."""
+    return Figure(
+        "load of the machine before", os.getloadavg()[0], "", baseline="idle is below 0.5"
+    )
 
 
 def write(area: str, figures: Sequence[Figure], command: str, folder: Path = OUTPUT) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import uvloop
-from tests.bench import paths, procfs
+from tests.bench import paths, procfs, report
 from tests.bench.capacity import HOME, MESH, Scene
 from tests.bench.engine import MODEL
 from tests.bench.load import Target, chat_request, closed_loop
@@ -40,9 +40,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Ask, and watch the memory."""
+    load = report.load_before()
     with tempfile.TemporaryDirectory() as folder, Product(Path(folder), tls=False) as product:
         path = paths.start(product, engine=("--interval-s", "0"))
-        return uvloop.run(_soak(Scene(path, ()), options.requests, options.minutes * 60))
+        soaked = _soak(Scene(path, ()), options.requests, options.minutes * 60)
+        return [load, *uvloop.run(soaked)]
 
 
 async def _soak(scene: Scene, wanted: int, seconds: float) -> list[Figure]:

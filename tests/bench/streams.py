@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 import uvloop
-from tests.bench import paths, peers, procfs
+from tests.bench import paths, peers, procfs, report
 from tests.bench.capacity import DIRECT, HOME, MESH, ON_THE_WAY, ROUTERS, Scene
 from tests.bench.engine import MODEL
 from tests.bench.load import FailedRequestError, chat_request, percentile
@@ -87,6 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure every target."""
+    load = report.load_before()
     deltas = int(A_SECOND * LASTS_S)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             process, port = peers.start(name, f"http://127.0.0.1:{path.engine_port}", folder)
             stack.callback(process.end)
             started.append(peers.when_up(name, process, port))
-        return uvloop.run(_measure(Scene(path, started), options.streams))
+        return [load, *uvloop.run(_measure(Scene(path, started), options.streams))]
 
 
 async def _measure(scene: Scene, streams: int) -> list[Figure]:
