@@ -21,6 +21,7 @@ from opentela.router.outcomes import Outcomes
 from opentela.router.pages import Pages
 from opentela.router.paths import Paths
 from opentela.router.plugins import policy
+from opentela.router.policies.base import Policy
 from opentela.router.ports import Link
 from opentela.router.sightings import Sightings
 from opentela.router.waiting import Waiting
@@ -56,18 +57,11 @@ class Front:
         self.sightings = Sightings()
         chosen = policy(config.policy, rng)
         waiting = Waiting(config.wait)
-        chooser = Chooser(
-            self.directory,
-            self.outcomes,
-            chosen,
-            walltime_margin_s=config.walltime_margin_s,
-            waiting=waiting,
-        )
         self.desk = Desk(
             config=config,
             name=name,
             link=link,
-            chooser=chooser,
+            chooser=self._chooser(chosen, waiting),
             policy=chosen,
             outcomes=self.outcomes,
             sightings=self.sightings,
@@ -93,6 +87,15 @@ class Front:
         )
         self._server: asyncio.Server | None = None
         self.url = ""
+
+    def _chooser(self, chosen: Policy, waiting: Waiting) -> Chooser:
+        return Chooser(
+            self.directory,
+            self.outcomes,
+            chosen,
+            walltime_margin_s=self._config.walltime_margin_s,
+            waiting=waiting,
+        )
 
     def sessions_changed(self, changed: Iterable[SessionRecord]) -> None:
         """Take in what is new of sessions."""
