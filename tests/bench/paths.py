@@ -12,6 +12,8 @@ from tests.e2e.product import NOTHING_TO_LEARN, PROVIDER, Product, Service, wait
 
 from opentela.wire.subjects import SessionPath
 
+ALONE: Final = "direct.same_host=false"
+"""Keeps a router from dialling."""
 BARE: Final = (sys.executable, "-m", "tests.bench.bare")
 ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
 
@@ -25,6 +27,7 @@ class ServingPath(NamedTuple):
     Attributes:
         router_port: Where clients send.
         home_port: A router that the session has dialled; its requests take that connection.
+        dialled_port: A router that has dialled the session, on the same host.
         timed_port: A second router on the same mesh, which tells where the time went.
         engine_port: The mock engine behind it, for the direct way.
         pids: By role, of everything that works on a request, and of the registry.
@@ -34,6 +37,7 @@ class ServingPath(NamedTuple):
 
     router_port: int
     home_port: int
+    dialled_port: int
     timed_port: int
     engine_port: int
     pids: dict[str, int]
@@ -52,16 +56,21 @@ def start(product: Product, *settings: str, engine: Sequence[str] = ()) -> Servi
     announce = product.folder / "engine.json"
     services: dict[str, Service] = {"hub": product.start_hub()}
     services["registry"] = product.start_registry("registry", NOTHING_TO_LEARN)
-    services["router"] = product.start_router("router", *settings)
-    timed = product.start_router("timed", "server_timing=true", *settings)
-    services["home"] = product.start_router("home", "home.address=127.0.0.1:0", *settings)
+    services["router"] = product.start_router("router", ALONE, *settings)
+    timed = product.start_router("timed", "server_timing=true", ALONE, *settings)
+    services["home"] = product.start_router("home", ALONE, "home.address=127.0.0.1:0", *settings)
+    services["dialled"] = product.start_router("dialled", *settings)
     services["leaf"] = leaf = product.start_leaf("site-a")
     argv: Sequence[str] = (*ENGINE, "--announce", str(announce), *engine)
-    services["supervisor"] = product.start_engine("supervisor", leaf, argv)
-    for router in (services["router"], services["home"], timed):
+    services["supervisor"] = product.start_engine(
+        "supervisor", leaf, argv, "door.address=127.0.0.1:0"
+    )
+    for router in (services["router"], services["home"], services["dialled"], timed):
         wait_for_models(router, MODEL)
     services["home"].place.fetch(f"{services['home'].url}/v1/chat/completions", ASKED)
     services["supervisor"].wait_for("channel_opened")
+    services["dialled"].place.fetch(f"{services['dialled'].url}/v1/chat/completions", ASKED)
+    services["dialled"].wait_for("channel_dialled")
     control = product.started("bare", leaf.place, [*BARE, str(leaf.access)])
     control.wait_for_words("answering")
     told = json.loads(announce.read_text())
@@ -69,6 +78,7 @@ def start(product: Product, *settings: str, engine: Sequence[str] = ()) -> Servi
     return ServingPath(
         router_port=_port(services["router"]),
         home_port=_port(services["home"]),
+        dialled_port=_port(services["dialled"]),
         timed_port=_port(timed),
         engine_port=told["port"],
         pids={**pids, "engine": told["pid"]},
