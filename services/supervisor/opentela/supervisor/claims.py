@@ -87,7 +87,7 @@ class OwnSession:
         return True
 
     def beat(self, load: EngineLoad, *, running: int, every_s: float) -> Beat:
-        """Return a heartbeat; *running* requests are carried, which counts if the engine is mute."""
+        """Return a heartbeat; *running* is what we carry, and counts if the engine is mute."""
         return Beat(
             incarnation=self.claim.incarnation,
             running=running if load.running is None else load.running,
