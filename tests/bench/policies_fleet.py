@@ -56,8 +56,8 @@ class Setting(NamedTuple):
     alike: bool = False
     routers: int = 4
     requests_s: float = 400.0
-    lasts_s: float = 45.0
-    warm_s: float = 15.0
+    lasts_s: float = 30.0
+    warm_s: float = 10.0
     seed: int = 1
 
 

@@ -16,6 +16,7 @@ _PANELS: Final = (
 )
 _COLOURS: Final = ("#9e9e9e", "#616161", "#1f77b4", "#2ca02c", "#d95f02")
 _BAR: Final = 0.16
+_SECONDS: Final = (10, 20, 50, 100, 200, 500)
 
 
 class Measured(Protocol):
@@ -45,6 +46,8 @@ def drawn(rows: Sequence[Measured], file: Path) -> None:
         axes.set_xticks(range(len(settings)), [one.replace(", ", "\n") for one in settings])
         if is_log:
             axes.set_yscale("log")
+            axes.set_yticks(_SECONDS, [str(second) for second in _SECONDS])
+            axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="x", length=0)
     handles, labels = drawing.axes[0].get_legend_handles_labels()
