@@ -41,7 +41,8 @@ class Curfew:
         lasts_s = forecast.lasts_s(tokens_asked(body))
         if lasts_s <= left_s:
             return ""
-        return f"the request may take {lasts_s:.0f} s, and the session leaves in {max(0.0, left_s):.0f} s"
+        left_s = max(0.0, left_s)
+        return f"the request may take {lasts_s:.0f} s, and the session leaves in {left_s:.0f} s"
 
     def learn(self, duration_s: float, answer: "AnswerLength", tokens_max: int) -> None:
         """Take note of an answer that came whole."""

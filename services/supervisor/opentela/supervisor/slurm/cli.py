@@ -56,7 +56,7 @@ _WHAT: Final = (
         show_default=True,
         help="Engine to serve it with.",
     ),
-    _option("--agent", "is_agent", is_flag=True, help="Run otela agent, which is told what to run."),
+    _option("--agent", "is_agent", is_flag=True, help="Run otela agent: it is told what to run."),
     _option("--name", default="", help="Of the service. [default: after the model]"),
     _option("--access", metavar="FILE", help="What lets its supervisors into the mesh."),
     _option("--site", default="", help="Where it runs, as for otela start."),
