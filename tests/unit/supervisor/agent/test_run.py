@@ -13,6 +13,7 @@ from opentela.core.errors import ConfigError, EngineError
 from opentela.supervisor.agent.config import TemplateConfig
 from opentela.supervisor.agent.run import overrides, usable
 from opentela.supervisor.config import (
+    DoorConfig,
     EngineConfig,
     GatewayConfig,
     SupervisorConfig,
@@ -80,4 +81,6 @@ def test_replicas_are_configured_as_the_agent_says() -> None:
     told = settings.load(SupervisorConfig, service="x", environ={}, overrides=overrides(own))
     assert told.value == given
     assert overrides(SupervisorConfig()) == []
+    door = SupervisorConfig(door=DoorConfig(address="[::]:8443"))
+    assert overrides(door) == ["door.address=[::]:0"]
     assert len(overrides(SUPERVISOR)) > 0

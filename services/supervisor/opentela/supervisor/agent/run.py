@@ -149,7 +149,13 @@ class _Launcher:
 
 
 def overrides(config: SupervisorConfig) -> list[str]:
-    """Return what a replica's supervisor must be told so that it is configured as *config*."""
+    """Return what a replica's supervisor must be told so that it is configured as *config*.
+
+    Several share a host: each opens a door at a port of its own.
+    """
+    host, colon, _ = config.door.address.rpartition(":")
+    door = msgspec.structs.replace(config.door, address=f"{host}:0" if colon else "")
+    config = msgspec.structs.replace(config, door=door)
     return _differences(msgspec.to_builtins(config), msgspec.to_builtins(SupervisorConfig()))
 
 
@@ -192,8 +198,12 @@ def _devices(config: AgentConfig, environ: Mapping[str, str]) -> Devices:
     """Return what is offered.
 
     Raises:
-        ConfigError: There is none of it.
+        ConfigError: There is none of it, or it is named in two ways.
     """
+    if config.slots and config.gpus:
+        raise ConfigError(
+            "gpus and slots exclude each other", remedy="slots are for the CPU: leave one away"
+        )
     if config.slots:
         return all_devices.slots(config.slots)
     if found := hardware.nvidia(environ):
