@@ -101,14 +101,15 @@ async def test_a_frozen_session_is_suspected_without_the_mesh_knowing(field: Fie
 async def test_a_service_that_comes_back_is_a_new_session_with_its_models(field: Field) -> None:
     """The old one stays gone; requests are routed to the new one."""
     old, new = new_owner(models=("one",)), new_owner(models=("one", "two"))
+    served = old.signed
     async with field.registry(), field.view() as view:
         async with field.session(old) as session:
             await until(lambda: shows(view, old))
             await session.say(Lifecycle.LEFT)
             await until(lambda: shows(view))
-        async with field.session(new) as session:
+            await session.publish(served)
+        async with field.session(new):
             await until(lambda: shows(view, new))
-            await session.publish(old.signed)
             (record,) = view.records.values()
             assert [model.name for model in claim_of(record).offer.models] == ["one", "two"]
 
