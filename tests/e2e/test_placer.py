@@ -136,19 +136,14 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     for model in MODELS:
         wait_until_served(router, model)
     steady = [Load(product, router, model=model, concurrency=1) for model in MODELS]
-    bursts = [Load(product, router, model="tiny", concurrency=5)]
+    burst = Load(product, router, model="tiny", concurrency=5)
     wait_for_models(router, "tiny", sessions=3, within_s=MOVED_WITHIN_S)
-    histories = [bursts[0].finish()]
-
-    bursts.append(Load(product, router, model="small", concurrency=5))
-    wait_for_models(router, "small", sessions=3, within_s=MOVED_WITHIN_S)
-    wait_until(lambda: sessions(router, "tiny") == 1, "one tiny left", within_s=MOVED_WITHIN_S)
-    histories.append(bursts[1].finish())
+    histories = [burst.finish()]
 
     leader = next(one for one in placers.values() if one.status()["leads"])
     other = next(one for one in placers.values() if one is not leader)
     before = len(list(leader.events("replica_stop_told")))
-    bursts.append(Load(product, router, model="tiny", concurrency=5))
+    burst = Load(product, router, model="small", concurrency=5)
     wait_until(
         lambda: len(list(leader.events("replica_stop_told"))) > before,
         "the leader in the middle of its moves",
@@ -157,8 +152,9 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     leader.process.send(signal.SIGKILL)
     other.wait_for("placer_led", within_s=TAKEN_OVER_WITHIN_S)
     other.wait_for("replica_found", within_s=TAKEN_OVER_WITHIN_S)
-    wait_for_models(router, "tiny", sessions=3, within_s=MOVED_WITHIN_S)
-    histories.append(bursts[2].finish())
+    wait_for_models(router, "small", sessions=3, within_s=MOVED_WITHIN_S)
+    wait_until(lambda: sessions(router, "tiny") == 1, "one tiny left", within_s=MOVED_WITHIN_S)
+    histories.append(burst.finish())
     histories += [load.finish() for load in steady]
 
     for history in histories:
