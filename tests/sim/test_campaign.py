@@ -1,5 +1,7 @@
 """Campaigns count what they claim to count; here run the seeds that CI has time for."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,22 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
     """The same rows come of the same seed, whoever runs it after what."""
     first, _, again = (Trial(SETTINGS["LAN"], seed).row() for seed in (3, 4, 3))
     assert {**_plain(first), "cpu_s": 0} == {**_plain(again), "cpu_s": 0}
+
+
+def test_seeds_are_shared_among_processes(tmp_path: Path) -> None:
+    """Whatever runs the command; they write the rows that one process would."""
+    said = subprocess.run(  # noqa: S603  # our own module
+        [
+            *(sys.executable, "-m", "opentela.testing.sim.campaign", "run", "--setting", "LAN"),
+            *("--seeds", "2", "--workers", "2", "--out", str(tmp_path)),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert said.stdout == "LAN: 2 seeds run, 0 before, 0 bad\n", said.stderr
+    assert sorted(store.read(tmp_path, "LAN")) == [0, 1]
 
 
 def _plain(row: Row) -> dict[str, object]:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from opentela.testing.sim import diagram
-from opentela.testing.sim.campaign import report, store
+from opentela.testing.sim.campaign import batch, report, store
 from opentela.testing.sim.campaign.rows import Row
 from opentela.testing.sim.campaign.settings import PRODUCT, SETTINGS
 from opentela.testing.sim.campaign.trial import Trial
@@ -56,17 +56,12 @@ def run(setting: str, out: Path, seed: int, seeds: int, workers: int) -> None:
 
 def _rows(setting: str, seeds: list[int], workers: int) -> Iterator[list[Row]]:
     starts = range(0, len(seeds), _BATCH)
-    batches = [(setting, tuple(seeds[start : start + _BATCH])) for start in starts]
+    batches = [batch.Batch(setting, tuple(seeds[start : start + _BATCH])) for start in starts]
     if workers == 1:
-        yield from map(_run_batch, batches)
+        yield from map(batch.rows, batches)
         return
     with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(_run_batch, batches)
-
-
-def _run_batch(batch: tuple[str, tuple[int, ...]]) -> list[Row]:
-    setting, seeds = batch
-    return [Trial(SETTINGS[setting], seed).row() for seed in seeds]
+        yield from pool.imap_unordered(batch.rows, batches)
 
 
 def _complain(setting: str, row: Row) -> bool:
