@@ -53,7 +53,7 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
 
 def test_seeds_are_shared_among_processes(tmp_path: Path) -> None:
     """Whatever runs the command; they write the rows that one process would."""
-    said = subprocess.run(  # noqa: S603  # our own module
+    said = subprocess.run(  # our own module
         [
             *(sys.executable, "-m", "opentela.testing.sim.campaign", "run", "--setting", "LAN"),
             *("--seeds", "2", "--workers", "2", "--out", str(tmp_path)),
