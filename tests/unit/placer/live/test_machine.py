@@ -74,7 +74,7 @@ def test_a_leader_that_is_killed_in_the_middle_of_a_move_has_a_successor() -> No
     """It acts within five seconds and starts nothing that is under way already."""
     one = world(placers=2)
     one.run(2, until=lambda: one.leader() is not None)
-    one.rates = {"a": 1.0}
+    one.rates = {"a": 0.4}
     one.run(20, until=lambda: len(one.started) == 1)
     (dead,) = [at for at, placer in enumerate(one.placers) if placer.is_leading]
     first = one.placers[dead].term
@@ -92,7 +92,7 @@ def test_a_leader_that_is_killed_in_the_middle_of_a_move_has_a_successor() -> No
 def test_a_leader_that_lost_its_lease_acts_no_more() -> None:
     """Whatever it believed; agents never hear of an older term from one that obeys its clock."""
     one = world(placers=2)
-    one.rates = {"a": 1.0}
+    one.rates = {"a": 0.4}
     one.run(2, until=lambda: one.leader() is not None)
     (paused,) = [at for at, placer in enumerate(one.placers) if placer.is_leading]
     one.dead.add(paused)
@@ -201,6 +201,7 @@ def test_before_the_map_is_known_nothing_is_done() -> None:
         config, name="one", instance="i", rng=random.Random(0), now=0.0, wall=0.0
     )
     machine.step(1.0, 1.0, m.Used(records=(parts.used("a", status=503),)))
+    machine.step(1.0, 1.0, m.Tick())
     assert machine.is_leading
     assert machine.why_not() == "no registry has told yet who is there"
     actions = machine.step(2.0, 2.0, m.Changed(records=(parts.agent(1),)))

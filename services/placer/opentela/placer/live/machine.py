@@ -72,6 +72,8 @@ class PlacerMachine:
         self._is_planning = False
         self._planned_at = -math.inf
         self._signature: tuple[object, ...] = ()
+        self._checked_at = self._counted_at = -math.inf
+        self._counted: list[Asked] = []
         self._actions: list[m.Action] = []
         self.decided = Decided(reason="nothing was decided yet")
 
@@ -128,7 +130,8 @@ class PlacerMachine:
         self._actions = []
         if not self._is_over:
             self._take_in(event)
-        if not self._is_over:
+        # What was used is counted at the next turn; there are many records a second.
+        if not self._is_over and not isinstance(event, m.Used):
             self._elect(lease.Tick())
             self._act()
         return self._actions
@@ -242,8 +245,10 @@ class PlacerMachine:
                 self._actions.append(m.Tell(epoch=self._epoch, path=agent.path, command=Look()))
 
     def _plan(self) -> None:
-        if self._is_planning or self._now - self._planned_at < URGENT_S:
+        is_early = self._now - self._planned_at < URGENT_S or self._now - self._checked_at < _TURN_S
+        if self._is_planning or is_early:
             return
+        self._checked_at = self._now
         question = self._question()
         signature = self._signed(question)
         is_due = self._now - self._planned_at >= self._config.plan.every_s
@@ -331,7 +336,10 @@ class PlacerMachine:
         return counts
 
     def _asked(self, now: float) -> list[Asked]:
-        return [self._demands.of(now, model.name) for model in self._config.models]
+        if not self._counted or now - self._counted_at >= _TURN_S:
+            self._counted = [self._demands.of(now, model.name) for model in self._config.models]
+            self._counted_at = now
+        return self._counted
 
     def _demanded(self) -> set[str]:
         """Return models whose last replica is not to be stopped."""
