@@ -76,7 +76,7 @@ async def test_two_commands_never_share_a_gpu(agent: StartAgent, placer: Placer)
     await placer.wait_for(one, first.start, "ready")
     await placer.stop(one, first.start)
     while not (told := await placer.start(one, tp=2)).accepted:
-        assert (await placer.replica(one, first.start)).gpus == ("0", "1")
+        assert told.replicas[0].gpus == ("0", "1")
     assert one.born(first.start) == []
     assert told.replicas[-1].gpus == ("0", "1")
 
