@@ -76,7 +76,7 @@ def test_routing_to_the_ended_is_found(monkeypatch: Patch) -> None:
 
 def test_trying_twice_on_one_session_is_found(monkeypatch: Patch) -> None:
     """As if the sessions that were tried did not matter."""
-    monkeypatch.setattr(choosing, "admitted", lambda pool, _wish, _tried: pool.candidates)
+    monkeypatch.setattr(choosing, "admitted", lambda pool, *_, **__: pool.candidates)
     monkeypatch.setattr(Outcomes, "ejected", returning(()))
     deaf = NAMED["a-site-that-is-heard-but-hears-nothing-is-avoided"]
     assert found(replace(deaf, expect=None)).startswith("Violation: attempts:")
