@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes = 0  # when last looked at
         self._is_due = False
         self._is_full = False
+        self._has_promised = False
 
     # Transport ---------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Connection(asyncio.Protocol):
             self._framing = Framing.ABSENT
         else:
             self._framing = Framing.CLOSED if answering.is_http10 else Framing.CHUNKED
-        keep_alive = self._keeps_alive(answering)
+        keep_alive = self._has_promised = self._keeps_alive(answering)
         self._head = http1.head(status, fields, self._framing, keep_alive=keep_alive)
         self.send(data)
 
@@ -219,7 +220,8 @@ class Connection(asyncio.Protocol):
         """End the answer well."""
         answering = self._answering
         assert answering is not None
-        keep_alive = self._keeps_alive(answering)
+        # The next request may be on its way to what the head has promised.
+        keep_alive = self._has_promised and not self._gate.closes_idle
         self._flush(is_last=True)
         self._done(keep_alive=keep_alive and self._framing is not Framing.CLOSED)
 

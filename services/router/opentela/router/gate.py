@@ -44,6 +44,7 @@ class Gate:
     Attributes:
         held_bytes: Request bodies in memory.
         is_closing: Every answer from now on is the last of its connection.
+        closes_idle: Connections that are kept close as soon as nothing is under way on them.
         deserted: Set while there are no connections.
     """
 
@@ -65,6 +66,7 @@ class Gate:
         self.flusher = Flusher(self.loop)
         self.held_bytes = 0
         self.is_closing = False
+        self.closes_idle = False
         self.deserted = asyncio.Event()
         self.deserted.set()
         self._connections: dict[Connection, None] = {}
@@ -89,6 +91,7 @@ class Gate:
 
     def close_idle(self) -> None:
         """Close connections on which nothing is under way."""
+        self.closes_idle = True
         for connection in list(self._connections):
             connection.close_if_idle()
 
