@@ -38,7 +38,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Place": {
         "plan": "Decide which models run where.",
         "simulate": "Say what one replica of MODEL does under load.",
-        "replay": "Replay TRACE under static and dynamic placement.",
+        "replay": "Replay traces under static and dynamic placement.",
         "calibrate": "Fit the simulator to measurements anew.",
     },
     "Operate": {
