@@ -31,3 +31,9 @@ def test_a_config_that_cannot_be_read_is_said() -> None:
 
     with pytest.raises(ConfigError, match=r"demand a: config x\.json cannot be read"):
         specs([ModelConfig(name="a", config="x.json")], read)
+
+
+def test_an_odd_size_of_tensor_parallelism_is_refused_at_the_start() -> None:
+    """The solver counts blocks of powers of two, and would refuse it at every turn."""
+    with pytest.raises(ConfigError, match="tp of a holds 3"):
+        specs([ModelConfig(name="a", tp=(1, 3))], lambda _: {})

@@ -7,6 +7,7 @@ from opentela.placer.assemble import ReadJson, wanted_of
 from opentela.placer.files import DemandEntry
 from opentela.placer.live.config import ModelConfig
 from opentela.placer.options import Wanted
+from opentela.placer.problem import GPUS_PER_STAGE
 
 
 def specs(
@@ -15,7 +16,8 @@ def specs(
     """Return each model as the simulator sees it, by name, and those that it does not know.
 
     Raises:
-        ConfigError: A name or alias stands for two models, or a `config.json` cannot be read.
+        ConfigError: A name stands for two models, a size of tensor parallelism is no power of two,
+            or a `config.json` cannot be read.
     """
     known: dict[str, Wanted] = {}
     unknown: list[str] = []
@@ -27,6 +29,12 @@ def specs(
                     f"models: {name} stands for {taken[name]} and for {model.name}",
                     remedy="give each name to one model",
                 )
+        odd = [size for size in model.tp if size not in GPUS_PER_STAGE]
+        if odd:
+            raise ConfigError(
+                f"models: tp of {model.name} holds {odd[0]}",
+                remedy="give powers of two: they divide the GPUs of an agent",
+            )
         try:
             known[model.name] = wanted_of(_entry(model), read_json)
         except ConfigError:
