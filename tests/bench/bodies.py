@@ -1,8 +1,8 @@
 """Large bodies: how fast they pass, and what small requests notice of them.
 
-Bodies of 50 MB go up, one after another, and come down again, through each target in its turn,
-from a process of its own. Meanwhile small requests are sent at a steady pace through the same target; their latency is
-compared with that of the same pace without large bodies.
+Bodies of 50 MB go up, one after another, and come down again, through each target in its turn, from
+a process of its own. Meanwhile small requests are sent at a steady pace through the same target;
+their latency is compared with that of the same pace without large bodies.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import uvloop
 from tests.bench import paths, peers, report
-from tests.bench.capacity import DIRECT, HOME, MESH, Scene
+from tests.bench.capacity import DIRECT, ROUTERS, Scene
 from tests.bench.engine import MODEL
 from tests.bench.load import Target, chat_request, open_loop, percentile
 from tests.bench.measure import no_gc, total_ms, warmed
@@ -108,7 +108,7 @@ async def _pass(port: int, way: str, small: Target) -> Passed:
 
 
 def _figures(name: str, way: str, passed: Passed, idle_ms: list[float]) -> Iterator[Figure]:
-    is_ours = name in (MESH, HOME)
+    is_ours = name in ROUTERS
     rate, what = passed.rate_mbs, f"50 MB {way}, {name}"
     if is_ours:
         holds = rate >= RATE_MIN_MBS

@@ -29,13 +29,15 @@ TURNS: Final = 3
 SECONDS: Final = 2.0
 MESH: Final = "mesh"
 HOME: Final = "called home"
+DIALLED: Final = "dialled"
 DIRECT: Final = "direct"
 ON_THE_WAY: Final = {
     MESH: ("router", "hub", "leaf", "supervisor"),
     HOME: ("home", "supervisor"),
+    DIALLED: ("dialled", "supervisor"),
 }
 """By the way that a request takes: whose CPU it costs."""
-ROUTERS: Final = {MESH: "router", HOME: "home"}
+ROUTERS: Final = {MESH: "router", HOME: "home", DIALLED: "dialled"}
 RPS_RATIO_MIN: Final = 1.1
 CPU_RATIO_MAX: Final = 0.6
 PSS_RATIO_MAX: Final = 0.75
@@ -53,6 +55,7 @@ class Scene(NamedTuple):
             DIRECT: self.path.engine_port,
             MESH: self.path.router_port,
             HOME: self.path.home_port,
+            DIALLED: self.path.dialled_port,
             **{peer.name: peer.port for peer in self.peers},
         }
 

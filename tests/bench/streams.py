@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, cast
 
 import uvloop
 from tests.bench import paths, peers, procfs, report
-from tests.bench.capacity import DIRECT, HOME, MESH, ON_THE_WAY, ROUTERS, Scene
+from tests.bench.capacity import DIRECT, ON_THE_WAY, ROUTERS, Scene
 from tests.bench.engine import MODEL
 from tests.bench.load import FailedRequestError, chat_request, percentile
 from tests.bench.measure import MS, no_gc
@@ -156,7 +156,7 @@ def _figures(
             yield Figure(f"CPU a chunk, {name}, of {role}, {load}", cpu_us, "us")
     for peer in peer_names:
         theirs = flows[peer].cpu_us[peer]
-        for way in (MESH, HOME):
+        for way in ROUTERS:
             ours, told = flows[way].cpu_us, f"{theirs:.0f} us {peer}, same run"
             limit = CPU_RATIO_MAX if peer == peers.SGLANG_ROUTER else None
             for what, cpu_us in (
