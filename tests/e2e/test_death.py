@@ -24,7 +24,7 @@ FEW = 8
 LONGEST_S = 8.0
 NODES = 3
 BEFORE_PINGS_S = 4.0
-"""A server gives a silent link up no sooner, after two pings: until then it is silence that tells."""
+"""A server gives a silent link up no sooner, after two pings: until then silence tells."""
 
 
 @pytest.fixture

@@ -58,7 +58,10 @@ async def test_headers_are_kept(varied: Bench, header: str, served: set[int]) ->
 
 async def test_an_object_in_the_body_is_kept_and_taken_out(varied: Bench) -> None:
     """Every other byte reaches the engine as it was sent."""
-    body = b'{ "model" : "m",\t"n":4 , "otela": {"quantisation": ["fp8"]},\r\n"user":"\xc3\xa4\\"otela\\":"}'
+    body = (
+        b'{ "model" : "m",\t"n":4 , "otela": {"quantisation": ["fp8"]},'
+        b'\r\n"user":"\xc3\xa4\\"otela\\":"}'
+    )
     answer = await (await varied.client()).ask(post(body))
     assert answer.headers["x-otela-session"] == session_of(5)
     assert (

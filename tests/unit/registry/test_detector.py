@@ -69,7 +69,7 @@ def test_probes_do_not_wait_for_answers() -> None:
 
 
 def test_a_registry_that_stood_still_blames_nobody_before_it_has_probed() -> None:
-    """The lease is over when it wakes up; beats and answers that came meanwhile are still unread."""
+    """The lease is over when it wakes up; beats and answers that came are still unread."""
     config = DetectorConfig(
         late_beats=1.25, lease_beats=1.75, probes_min=3, probe_every_s=0.125, probe_timeout_s=0.25
     )

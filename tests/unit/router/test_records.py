@@ -13,8 +13,8 @@ from opentela.router.records import NO_USAGE, record_of, usage_of
 
 EVENTS = (("content-type", "text/event-stream"),)
 LAST = (
-    b'data: {"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}'
-    b"\n\n"
+    b'data: {"choices":[{"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":9,"completion_tokens":4}}\n\n'
 )
 
 

@@ -77,7 +77,8 @@ class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         evictions_window_s: Seconds.
         lag_s: Seconds by which a registry may wake up late before it takes itself for slow.
         widen_max: Factor; a registry that is slow, or alone in what it cannot reach, stretches
-            `lease_beats`, `probe_every_s` and `probe_timeout_s` by 1, 2, … up to this, and back by one a calm round.
+            `lease_beats`, `probe_every_s` and `probe_timeout_s` by 1, 2, … up to this, and back by
+            one a calm round.
             1 never stretches. What the mesh says nobody listens to is dead all the same.
     """
 

@@ -19,7 +19,7 @@ class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where clients connect, and how much of one client is borne.
 
     Attributes:
-        address: `host:port`; port 0 takes a free one. `inherited` takes the socket that this process
+        address: `host:port`; port 0 takes a free one. `inherited` takes the socket that the process
             was started with, as systemd passes it: several routers may share it, and one may follow
             another without a connection being refused. There is no TLS here: anything but loopback
             belongs behind a proxy that has it.

@@ -17,7 +17,8 @@ FIELD_BYTES_MAX: Final = 1024
 """Of a field that is read; a model's name is shorter."""
 
 _BOUNDARY: Final = re.compile(
-    rb"""multipart/form-data[^"]*?;[ \t]*boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))[ \t]*(?:;.*)?""",
+    rb"""multipart/form-data[^"]*?;[ \t]*"""
+    rb"""boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))[ \t]*(?:;.*)?""",
     re.IGNORECASE,
 )
 _NAME: Final = re.compile(

@@ -28,7 +28,7 @@ OVER_SHARE: Final = 1.25
 """How much more than its share of what is under way a session may have: less sends more prompts
 away from their caches, more lets more of them wait."""
 FREE: Final = 2
-"""Requests that a session may have under way in any case: batches of so few cost next to nothing."""
+"""Requests that a session may have under way in any case: so few cost next to nothing more."""
 POINTS: Final = 64
 """Points on a ring of a session of average hardware: its share then differs by some 12 % from what
 it should be."""
@@ -36,7 +36,7 @@ POINTS_MIN: Final = 8
 POINTS_MAX: Final = 1024
 """Of one session, however much it promises."""
 RINGS_MAX: Final = 256
-"""Sets of candidates whose ring is kept, some 13 KB a session: one a model, more with constraints."""
+"""Sets of candidates whose ring is kept, 13 KB a session: one a model, more with constraints."""
 LESSONS_BETWEEN: Final = 32
 """As in `hardware_weighted`."""
 _HASH_BYTES: Final = 8

@@ -1,8 +1,8 @@
 """How fast each session works, as this router's own requests show it.
 
-A request's work is what its engine had to compute: tokens of the answer, and tokens of the prompt at
-a fraction of that, since a prompt is worked on at once. Its speed is the work by the time that it
-took, queue and all: an engine that others load is slower, and is asked less for it.
+A request's work is what its engine had to compute: tokens of the answer, and tokens of the prompt
+at a fraction of that, since a prompt is worked on at once. Its speed is the work by the time that
+it took, queue and all: an engine that others load is slower, and is asked less for it.
 
 Until a session has shown enough, what its hardware promises counts, scaled by what the others of
 the model have kept of such promises.
@@ -18,7 +18,7 @@ from opentela.router.policies.base import Observed
 from opentela.router.policies.hardware import prior
 
 PROMPT_TOKENS_AS_ONE: Final = 64
-"""Prompt tokens that cost about as much as one of the answer: compute-bound against memory-bound."""
+"""Prompt tokens that cost about as much as one of the answer: arithmetic against bandwidth."""
 PRIOR_WEIGHS: Final = 8.0
 """Requests whose word counts as much as the hardware's: lengths of answers differ tenfold."""
 RECENT: Final = 0.05
