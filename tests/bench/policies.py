@@ -147,7 +147,8 @@ def _markdown(rows: Sequence[Row], costs: dict[str, float]) -> str:
                 cost = f"{costs[row.name]:.1f}" if row.name in costs else ""
                 lines.append(
                     f"| {row.name} | {row.p50_s:.2f} | {row.p99_s:.1f}"
-                    f" | {row.first_p50_s * 1e3:.0f} | {row.first_p99_s * 1e3:.0f} | {row.imbalance:.2f}"
+                    f" | {row.first_p50_s * 1e3:.0f} | {row.first_p99_s * 1e3:.0f}"
+                    f" | {row.imbalance:.2f}"
                     f" | {100 * row.hit_ratio:.0f} % | {cost} |"
                 )
         lines.append("")

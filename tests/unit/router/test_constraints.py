@@ -105,7 +105,7 @@ def test_objects_are_read_and_taken_out(otela: object, wish: Wish) -> None:
         ("fingerprint: abc", "fingerprint", "first 6 or more"),
         ("label: team", "label", "team=a,zone=z"),
         ("label: =a", "label", "team=a,zone=z"),
-        ("quantization: fp8", "quantization", "no constraint x-otela-quantization; there are site,"),
+        ("quantization: fp8", "quantization", "no constraint x-otela-quantization; there are"),
     ],
 )  # fmt: skip
 def test_a_wrong_header_is_refused_with_its_remedy(line: str, field: str, said: str) -> None:
@@ -211,7 +211,8 @@ def test_every_field_has_its_remedy() -> None:
         (b'{ "otela" : {"a":[1,{"b":"}"}]} }', b"{ }"),
         (b'{"otela":1,"a":2}', b'{"a":2}'),
         (b'{"a":"\\"otela\\":,{}", "otela": "x,\\\\" }', b'{"a":"\\"otela\\":,{}"}'),
-        (b'{"a":{"otela":1},\n "otela":[1],\n "b":[{"otela":3}]}', b'{"a":{"otela":1},\n "b":[{"otela":3}]}'),
+        (b'{"a":{"otela":1},\n "otela":[1],\n "b":[{"otela":3}]}',
+         b'{"a":{"otela":1},\n "b":[{"otela":3}]}'),
         (b'{"a":1,"\\u006ftela":2}', b'{"a":1}'),
         (b'{"a":1}', b'{"a":1}'),
     ],
