@@ -4,16 +4,19 @@ An event is a constant in snake_case, past tense, and stands in `docs/log-events
 keyword arguments. No prompt or answer is ever logged.
 """
 
+import io
 import logging
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from opentela.telemetry import metrics
 from opentela.telemetry.config import LogConfig
 
 _LEVELS: Final = {
@@ -28,11 +31,47 @@ _NETWORK_LIBRARIES: Final = frozenset({"nats", "aiohttp", "ssl"})
 _HARMLESS: Final = "returning true from eof_received() has no effect when using ssl"
 """asyncio warns so at each goodbye over TLS: nats-py does not tell its reader of the upgrade."""
 
+_lost: Final = metrics.counter(
+    "otela_log_lines_lost_total", "Log lines that could not be written, or not whole."
+)
+
 
 def get_logger() -> FilteringBoundLogger:
     """Return the logger of this process; usable at import time, configured later."""
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger
+
+
+class Sink(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str, /) -> object:
+        """Take some."""
+
+    def flush(self) -> None:
+        """Let go of what was taken."""
+
+
+class _Descriptor:
+    """Writes to a file descriptor whatever becomes of it: a full disk must end no service.
+
+    Nothing is kept: what cannot be written now is lost, so that it does not fail us at our end.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, text: str) -> None:
+        """Write as much as there is room for."""
+        left = memoryview(text.encode(errors="replace"))
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:
+            _lost.inc()
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
 
 
 class JsonLines:
@@ -41,7 +80,7 @@ class JsonLines:
     Putting one event together through the logger costs as much as a small request.
     """
 
-    def __init__(self, service: str, out: TextIO) -> None:
+    def __init__(self, service: str, out: Sink) -> None:
         self._service = service
         self._out = out
 
@@ -78,6 +117,7 @@ def configure(
     """Write every event of this process to *stream* (stderr), each marked with *service*."""
     global _json_lines  # noqa: PLW0603 - as structlog's configuration is
     out = sys.stderr if stream is None else stream
+    sink = _sink(out)
     config = config or LogConfig()
     as_text = config.form == "text" or (config.form == "auto" and out.isatty())
     structlog.configure(
@@ -90,13 +130,20 @@ def configure(
             *_rendering(as_text=as_text, colors=out.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", sink)),
         # Loggers made at import time must still be seen by `capture_logs` in tests.
         cache_logger_on_first_use=False,
     )
     is_wanted = not as_text and _LEVELS[config.level] <= logging.INFO
-    _json_lines = JsonLines(service, out) if is_wanted else None
+    _json_lines = JsonLines(service, sink) if is_wanted else None
     _adopt_libraries()
+
+
+def _sink(out: TextIO) -> Sink:
+    try:
+        return _Descriptor(out.fileno())
+    except io.UnsupportedOperation:
+        return out
 
 
 def _rendering(*, as_text: bool, colors: bool) -> list[Processor]:

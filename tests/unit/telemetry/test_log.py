@@ -2,7 +2,11 @@
 
 import io
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -128,3 +132,44 @@ def test_many_events_go_one_by_one_where_they_are_no_json_lines(config: LogConfi
     """The logger knows what becomes of them."""
     log.configure(service="router", config=config, stream=io.StringIO())
     assert log.json_lines() is None
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("is_full", [True, False], ids=["full disk", "no reader"])
+def test_a_log_that_cannot_be_written_ends_no_service(form: str, is_full: bool) -> None:  # noqa: FBT001 - a parameter
+    """Nor does it spoil the exit status, which schedulers read."""
+    service = (
+        "from opentela.telemetry import log\n"
+        "from opentela.telemetry.config import LogConfig\n"
+        f"log.configure(service='router', config=LogConfig(form={form!r}))\n"
+        "log.get_logger().info('readiness_changed', ready=True)\n"
+        "if lines := log.json_lines():\n"
+        "    lines.write('request_finished', [(0.0, {})])\n"
+    )
+    if is_full:
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read_end, stderr = os.pipe()
+        os.close(read_end)
+    try:
+        assert subprocess.call([sys.executable, "-c", service], stderr=stderr) == 0
+    finally:
+        os.close(stderr)
+
+
+def test_a_log_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
+    """What was lost in between is not made up for, and nothing is written twice."""
+    with (tmp_path / "log").open("w+") as out:
+        log.configure(service="router", stream=out)
+        log.get_logger().info("readiness_changed", ready=True)
+        room = os.dup(out.fileno())
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, out.fileno())
+        log.get_logger().info("readiness_changed", ready=False)
+        os.dup2(room, out.fileno())
+        os.close(full)
+        os.close(room)
+        log.get_logger().info("stop_requested")
+    written = (tmp_path / "log").read_text().splitlines()
+    events = [msgspec.json.decode(line)["event"] for line in written]
+    assert events == ["readiness_changed", "stop_requested"]
