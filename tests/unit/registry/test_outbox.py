@@ -35,7 +35,14 @@ class Recorder(Bus):
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
         raise AssertionError
 
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         raise AssertionError
 
     async def close(self) -> None:

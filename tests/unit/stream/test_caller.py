@@ -303,7 +303,7 @@ def test_signs_of_life_may_come_every_second_for_ever_and_not_all_at_once() -> N
     flooded = begun()
     flooded.step(10.0, HEAD)
     flooded.step(10.0, Data(1, 0, b"x"))
-    useless = [Credit(1, 0), Data(1, 1, b""), Data(1, 0, b"x"), HEAD]
+    useless: list[Credit | Data | Head] = [Credit(1, 0), Data(1, 1, b""), Data(1, 0, b"x"), HEAD]
     told = [flooded.step(10.0, useless[number % 4]) for number in range(EMPTY_MAX + 1)]
     assert told[-2] == []
     assert told[-1] == broken("the session floods the stream with empty frames")
