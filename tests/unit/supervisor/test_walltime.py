@@ -29,7 +29,13 @@ def test_lengths_are_read_in_words_and_as_slurm_writes_them(text: str, seconds: 
     assert duration_s(text, field="--walltime") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "2", "h", "two hours", "0m", "-1h", "1:2:3:4", "2h 3m"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2", "h", "two hours", "0m", "-1h", "1:2:3:4", "2h 3m", "nan", "inf", "1e3s"),
+        *("99999999999d", "9" * 400 + "d", "9" * 5000 + ":00:00", "11-00:00:00".rjust(40, "1")),
+    ],
+)
 def test_a_length_that_is_none_is_refused_with_the_field_and_a_remedy(text: str) -> None:
     """A bare number is refused: minutes to Slurm, seconds to others."""
     with pytest.raises(ConfigError, match="--walltime") as caught:
@@ -54,10 +60,16 @@ def test_an_instant_can_be_given_instead_of_a_length() -> None:
         end("@soon", {}, NOON)
 
 
-def test_a_malformed_end_of_slurm_names_its_variable() -> None:
-    """Nothing is guessed."""
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "nan", "inf", "-inf", "-5", "1e400", "1e18", "1_790_003_600", "4294967294", "9" * 400],
+)
+def test_what_can_be_no_end_names_who_said_so(text: str) -> None:
+    """Nothing is guessed, and no clock is asked for the year 33658."""
     with pytest.raises(ConfigError, match=r"\$SLURM_JOB_END_TIME"):
-        end("", {"SLURM_JOB_END_TIME": "soon"}, NOON)
+        end("", {"SLURM_JOB_END_TIME": text}, NOON)
+    with pytest.raises(ConfigError, match="--walltime"):
+        end(f"@{text}", {}, NOON)
 
 
 def test_no_end_needs_no_plan() -> None:

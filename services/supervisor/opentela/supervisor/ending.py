@@ -26,6 +26,7 @@ class EndFinder:
         self._environ = environ
         # The end of a given length is fixed here, however often it is asked for.
         self._given_at = walltime.end(flag, {}, wall)
+        self._wall = wall
         self._job = inside.job_id(environ)
 
     @property
@@ -39,7 +40,7 @@ class EndFinder:
         Raises:
             ConfigError: What the environment says is malformed.
         """
-        told = walltime.end("", self._environ, 0.0)
+        told = walltime.end("", self._environ, self._wall)
         if not told and self._job:
             told = await inside.ends_at(self._environ)
         return self._earliest(told)
@@ -49,7 +50,7 @@ class EndFinder:
         if self._job:
             # The job's environment says what was true at its start.
             told = await inside.asked_end(self._environ)
-            return self._earliest(told) if told else None
+            return None if told is None else self._earliest(told)
         if self.pod is None:
             return None
         try:

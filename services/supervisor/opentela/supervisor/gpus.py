@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 CPU: Final = "cpu"
 NAME_CHARACTERS_MAX: Final = 128
+GPUS_MAX: Final = 256
+"""No node has more, be it slices; an environment that tells of more is not believed further."""
 
 _NONE: Final = frozenset({"", "-1", "NoDevFiles", "void", "none"})
 """How CUDA, Slurm and container runtimes say that there is no device."""
@@ -19,7 +22,7 @@ _SLURM_COUNTS: Final = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_GPUS
 
 _GPU_LINE: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([^)]+)\)")
 _MIG_LINE: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([^)]+)\)")
-_COUNT: Final = re.compile(r"(?:gpu:)?(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<count>\d+)")
+_COUNT: Final = re.compile(r"(?:gpu:)?(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<count>\d{1,4})")
 
 
 class Hardware(NamedTuple):
@@ -104,18 +107,27 @@ def chosen(gpus: Sequence[Gpu], environ: Mapping[str, str], variables: Sequence[
         return Hardware()
     if not whole:
         return Hardware()
-    words = [word.strip() for word in given.split(",")] if given and given != "all" else None
-    if words is None:
+    if not given or given == "all":
         return Hardware(whole[0].shown, len(whole))
+    words = listed(given)
     first = next(filter(None, (_named(word, gpus) for word in words)), whole[0])
-    return Hardware(first.shown, len(words))
+    return Hardware(first.shown, len(words)) if words else Hardware()
+
+
+def listed(given: str) -> tuple[str, ...]:
+    """Return the devices that a variable lists, each once; it ends at the first word for none.
+
+    So do CUDA and HIP: what stands behind a `-1` is not to be seen.
+    """
+    words = (word.strip() for word in given.split(","))
+    return tuple(dict.fromkeys(takewhile(lambda word: word not in _NONE, words)))[:GPUS_MAX]
 
 
 def of_slurm(environ: Mapping[str, str]) -> Hardware:
     """Return the GPUs that Slurm says it gave us, for hosts on which no tool can be asked."""
     counted = _counted(environ)
-    listed = next((environ[name] for name in _SLURM_INDICES if environ.get(name)), "")
-    count = len(listed.split(",")) if listed else counted.gpus
+    indices = listed(next((environ[name] for name in _SLURM_INDICES if name in environ), ""))
+    count = len(indices) or min(counted.gpus, GPUS_MAX)
     return Hardware(counted.name if counted.gpus else "gpu", count) if count else Hardware()
 
 
@@ -135,9 +147,7 @@ def _kind(environ: Mapping[str, str]) -> str:
 
 def _named(word: str, gpus: Sequence[Gpu]) -> Gpu | None:
     if word.isdecimal():
-        return next((gpu for gpu in gpus if gpu.number == int(word) and not gpu.slice), None)
-    if not word:
-        return None
+        return next((gpu for gpu in gpus if str(gpu.number) == word and not gpu.slice), None)
     # An older driver names a slice by its GPU: MIG-GPU-<uuid>/<gpu instance>/<compute instance>.
     parent = word.removeprefix("MIG-").partition("/")[0] if "/" in word else word
     return next((gpu for gpu in gpus if gpu.uuid.startswith(parent)), None)

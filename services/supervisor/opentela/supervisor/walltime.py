@@ -9,6 +9,7 @@ A scheduler that ends a job sends SIGTERM to the batch shell only, or kills at o
 for the signal is late.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -18,11 +19,15 @@ from opentela.supervisor.config import WalltimeConfig
 
 _END_VARIABLE: Final = "SLURM_JOB_END_TIME"
 _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+LENGTH_MAX_S: Final = 10 * 366 * 86400.0
+"""No allocation is longer; what is said to be so is a slip, or a word for no end at all."""
 _WORDS: Final = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
 )
-_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?")
-
+_CLOCK: Final = re.compile(r"(?:(\d{1,9})-)?(\d{1,9}):(\d{1,2})(?::(\d{1,2}))?")
+_SECONDS: Final = re.compile(r"\d{1,15}(?:\.\d*)?")
+_SHOWN_MAX: Final = 32
+"""Characters of what is no time that a message repeats."""
 
 WARNED_BEFORE_S: Final = 180.0
 """A warning so near to the end is taken for one of the end: Slurm sends it up to a minute early."""
@@ -59,9 +64,9 @@ def duration_s(text: str, *, field: str) -> float:
         seconds = days * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
     else:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds <= LENGTH_MAX_S:
         raise ConfigError(
-            f"{field} = {text!r} is no length of time",
+            f"{field} = {text[:_SHOWN_MAX]!r} is no length of time",
             remedy="write it as 2h, 90m, 1d12h or hours:minutes:seconds",
         )
     return seconds
@@ -77,18 +82,12 @@ def end(flag: str, environ: Mapping[str, str], wall: float) -> float:
         ConfigError: Either is malformed.
     """
     ends = []
-    if flag.startswith("@") and flag[1:].isdecimal():
-        ends.append(float(flag[1:]))
+    if flag.startswith("@"):
+        ends.append(_instant(flag[1:], field="--walltime", wall=wall))
     elif flag:
         ends.append(wall + duration_s(flag, field="--walltime"))
     if given := environ.get(_END_VARIABLE, ""):
-        try:
-            ends.append(float(given))
-        except ValueError as error:
-            raise ConfigError(
-                f"${_END_VARIABLE} = {given!r} is no Unix time",
-                remedy="unset it, or use --walltime",
-            ) from error
+        ends.append(_instant(given, field=f"${_END_VARIABLE}", wall=wall))
     return min(ends, default=0.0)
 
 
@@ -117,6 +116,21 @@ def replan(config: WalltimeConfig, *, ends_at: float, wall: float) -> Walltime |
     leave_at = ends_at - config.reserve_s
     margin_s = min(config.margin_s, config.margin_share_max * max(0.0, leave_at - wall))
     return Walltime(leave_at - margin_s, leave_at, ends_at)
+
+
+def _instant(text: str, *, field: str, wall: float) -> float:
+    """Return the Unix seconds that *text* names.
+
+    Raises:
+        ConfigError: It names none at which an allocation could end.
+    """
+    seconds = float(text) if _SECONDS.fullmatch(text) else math.inf
+    if seconds > wall + LENGTH_MAX_S:
+        raise ConfigError(
+            f"{field} = {text[:_SHOWN_MAX]!r} is no Unix time of an end",
+            remedy="correct it, or leave it away and give --walltime a length such as 2h",
+        )
+    return seconds
 
 
 def is_foreseen(walltime: Walltime | None, wall: float, *, warned_at: float) -> bool:

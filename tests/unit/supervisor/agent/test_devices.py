@@ -34,6 +34,34 @@ def test_a_gpu_that_is_named_twice_is_offered_once() -> None:
     assert nvidia(CUDA_VISIBLE_DEVICES="1,1,2").ids == ("1", "2")
 
 
+@pytest.mark.parametrize("given", ["0,-1,1", "0,,1", "0, NoDevFiles", "0,0"])
+def test_the_list_ends_at_the_first_word_for_none(given: str) -> None:
+    """What stands behind it is not to be seen, and an engine that is given a `-1` has no GPU."""
+    assert nvidia(CUDA_VISIBLE_DEVICES=given).ids == ("0",)
+    slurm = {"SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": given}
+    assert devices.of_slurm(slurm).ids == ("0",)
+
+
+@pytest.mark.parametrize("given", ["-1", "NoDevFiles", ",", " "])
+def test_no_device_is_none_whoever_says_how_many(given: str) -> None:
+    """Not one that is called so."""
+    none = Devices("cpu", (), Maker.NONE)
+    assert nvidia(CUDA_VISIBLE_DEVICES=given) == none
+    slurm = {"SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": given}
+    assert devices.of_slurm(slurm) == none
+
+
+@pytest.mark.parametrize(
+    "count", ["1000000000", "gpu:99999999999", "9" * 5000, "9999", "-4", "h200:"]
+)
+def test_no_environment_makes_more_gpus_than_a_node_has(count: str) -> None:
+    """Memory for a list of them all would be gone before anybody noticed."""
+    assert len(devices.of_slurm({"SLURM_GPUS_ON_NODE": count}).ids) <= 256
+    listed = ",".join(map(str, range(10_000)))
+    assert len(nvidia(CUDA_VISIBLE_DEVICES=listed).ids) <= 256
+    assert nvidia(CUDA_VISIBLE_DEVICES="9" * 5000).ids == ("9" * 5000,)
+
+
 def test_slurm_is_believed_where_no_tool_knows() -> None:
     """It says how many, and under which numbers a job sees them."""
     told = {"SLURM_GPUS_ON_NODE": "2", "SLURM_STEP_GPUS": "4,5", "CUDA_VISIBLE_DEVICES": "0,1"}

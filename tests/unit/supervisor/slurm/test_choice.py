@@ -11,6 +11,7 @@ from opentela.supervisor.slurm.command_line import CommandLine, is_slurms
 from opentela.supervisor.slurm.job import JobSpec, SlurmUnavailableError
 from opentela.supervisor.slurm.library import description, load
 from opentela.supervisor.slurm.rest import Rest
+from opentela.supervisor.slurm.sbatch import SEPARATOR
 
 
 @pytest.fixture
@@ -66,7 +67,13 @@ def test_pyslurm_is_told_what_was_asked_for_alone() -> None:
 
 @pytest.mark.parametrize(
     ("environ", "number"),
-    [({}, 0), ({"SLURM_JOB_ID": "12"}, 12), ({"SLURM_JOBID": "7"}, 7), ({"SLURM_JOB_ID": "x"}, 0)],
+    [
+        ({}, 0),
+        ({"SLURM_JOB_ID": "12"}, 12),
+        ({"SLURM_JOBID": "7"}, 7),
+        ({"SLURM_JOB_ID": "x"}, 0),
+        ({"SLURM_JOB_ID": "9" * 5000}, 0),
+    ],
 )
 def test_our_own_job_is_known_by_its_variable(environ: dict[str, str], number: int) -> None:
     """Or we are in none."""
@@ -82,3 +89,25 @@ async def test_a_job_whose_slurm_cannot_be_asked_serves_without_an_end(tmp_path:
     """As in a container without the commands."""
     environ = {"PATH": "/nowhere", "SLURM_JOB_ID": "5", "SLURM_CONF": str(tmp_path / "none")}
     assert await inside.ends_at(environ) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "ends", "known"),
+    [
+        ("RUNNING", "1800000000", 1_800_000_000.0),
+        ("RUNNING", "NONE", 0.0),
+        ("PENDING", "N/A", None),
+        ("", "", None),
+    ],
+    ids=["an end", "lifted to UNLIMITED", "requeued", "forgotten"],
+)
+async def test_an_end_that_was_lifted_is_another_answer_than_none(
+    tmp_path: Path, state: str, ends: str, known: float | None
+) -> None:
+    """What nobody says changes nothing."""
+    fields = ("5", "otela-a", state, "None", "main", "n1", "1", "2", ends)
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\nprintf '%s\\n' '{SEPARATOR.join(fields) if state else ''}'\n")
+    squeue.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "5", "SLURM_CONF": "/none"}
+    assert await inside.asked_end(environ) == known

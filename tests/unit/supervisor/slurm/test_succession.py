@@ -1,5 +1,7 @@
 """When a successor is asked for, and when it takes over; all instants are literal."""
 
+import math
+
 from opentela.supervisor.slurm.job import Job
 from opentela.supervisor.slurm.succession import (
     AskEstimate,
@@ -67,6 +69,17 @@ def test_slurms_own_estimate_counts_if_it_is_worse() -> None:
     assert one.submit_at == DRAIN - (300 + 1_000 + 50 + 10)
     one.step(2_000, Estimated(starts_at=0))
     assert one.submit_at == DRAIN - (300 + 200 + 50 + 10)
+
+
+def test_an_end_that_moves_moves_the_successor() -> None:
+    """A job that is cut short is followed sooner, one whose limit was lifted not at all."""
+    one = made(load_s=200, queue_s=100)
+    one.step(START, Looked(drain_at=DRAIN - 1_000))
+    assert one.submit_at == DRAIN - 1_000 - (300 + 200 + 50 + 10)
+    one.step(START, Looked())
+    assert one.submit_at == DRAIN - 1_000 - (300 + 200 + 50 + 10)
+    assert one.step(DRAIN, Looked(drain_at=math.inf)) == []
+    assert one.submit_at == math.inf
 
 
 def test_the_lead_is_at_most_a_share_of_the_job() -> None:

@@ -59,7 +59,7 @@ def of_tools(
 def of_slurm(environ: Mapping[str, str]) -> Devices:
     """Return the GPUs that Slurm says that it gave us."""
     hardware = gpus.of_slurm(environ)
-    given = environ.get(_CUDA, "all")
+    given = environ.get(_CUDA, "all") or "all"
     return _devices(hardware, given, list(map(str, range(hardware.gpus))), Maker.UNKNOWN)
 
 
@@ -103,9 +103,8 @@ def variables(
 def _devices(hardware: Hardware, given: str, everything: Sequence[str], maker: Maker) -> Devices:
     if not hardware.gpus:
         return Devices(CPU, (), Maker.NONE)
-    words = tuple(word.strip() for word in given.split(",")) if given not in ("", "all") else ()
-    ids = tuple(dict.fromkeys(words)) if words else tuple(everything)
-    return Devices(hardware.name, ids, maker)
+    ids = tuple(everything) if given == "all" else gpus.listed(given)
+    return Devices(hardware.name, ids, maker) if ids else Devices(CPU, (), Maker.NONE)
 
 
 def _of_amd(listed: str, environ: Mapping[str, str]) -> dict[str, str | None]:

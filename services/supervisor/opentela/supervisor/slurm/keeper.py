@@ -1,6 +1,7 @@
 """Beside the replicas of a job: notes what becomes of it, and sees to its successor."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -93,11 +94,12 @@ class Keeper:
             submitted_at=self._run.submitted_at or own.submitted_at,
             started_at=own.starts_at,
         )
+        drain_at = self._drain_at(own)
         known = learned([run for run in self._folder.runs() if run.job != self._job])
         return Succession(
             self._service.rules,
             started_at=own.starts_at,
-            drain_at=own.ends_at - self._service.drain_before_s,
+            drain_at=drain_at,
             ready_at=self._run.ready_at,
             **known._asdict(),
         )
@@ -106,6 +108,7 @@ class Keeper:
         self._successor = next(
             (job for job in jobs if job.id > self._job and job.phase is not Phase.ENDED), None
         )
+        own = next((job for job in jobs if job.id == self._job), None)
         wanted = self._service.replicas
         successor = self._successor
         has_started = successor is not None and successor.phase is Phase.RUNNING
@@ -116,7 +119,12 @@ class Keeper:
             and successor is not None
             and len(self._folder.ready(successor.id)) >= wanted,
             is_cancelled=self._folder.is_cancelled,
+            drain_at=self._drain_at(own) if own and own.phase is Phase.RUNNING else 0.0,
         )
+
+    def _drain_at(self, own: Job) -> float:
+        """Return when our replicas take nothing new: never, where the limit was lifted."""
+        return own.ends_at - self._service.drain_before_s if own.ends_at else math.inf
 
     async def _step(self, event: Event) -> None:
         assert self._succession is not None

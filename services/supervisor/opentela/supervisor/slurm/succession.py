@@ -58,12 +58,15 @@ class Looked(NamedTuple):
         successor: The job that follows us; None when there is none, or Slurm has forgotten it.
         is_successor_ready: Whether all of its replicas take requests.
         is_cancelled: Whether somebody ended the service.
+        drain_at: When our replicas take nothing new, as Slurm says by now: whoever runs it can
+            prolong a job, or cut it short; 0 when it does not say.
     """
 
     is_ready: bool = False
     successor: Job | None = None
     is_successor_ready: bool = False
     is_cancelled: bool = False
+    drain_at: float = 0.0
 
 
 class Estimated(NamedTuple):
@@ -190,6 +193,7 @@ class Succession:
 
     def _look(self, wall: float, seen: Looked) -> list[Action]:
         self._is_cancelled = self._is_cancelled or seen.is_cancelled
+        self._drain_at = seen.drain_at or self._drain_at
         if seen.is_ready and not self.ready_at:
             self.ready_at = wall
             self._load_s = max(self._load_s, wall - self._started_at)
