@@ -1,8 +1,10 @@
 """A file says whether requests are taken, to whoever cannot ask."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from opentela.core.errors import ConfigError
 from opentela.supervisor.ready_file import ReadyFile
@@ -43,3 +45,20 @@ def test_a_file_that_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ready_file = .*No such file") as caught:
         made(str(tmp_path / "no" / "ready"), [])
     assert "folder" in caught.value.remedy
+
+
+def test_a_disk_that_fails_later_ends_nothing(tmp_path: Path) -> None:
+    """The engine serves; the file follows once it can."""
+    told: list[tuple[bool, str]] = []
+    path = tmp_path / "folder" / "ready-0"
+    path.parent.mkdir()
+    file = made(str(path), told)
+    shutil.rmtree(path.parent)
+    with capture_logs() as logged:
+        file.tell(flag=True)
+        file.tell(flag=True)
+    assert [one["event"] for one in logged] == ["ready_file_unwritten"]
+    assert told == [(True, ""), (True, "")]
+    path.parent.mkdir()
+    file.tell(flag=True)
+    assert float(path.read_text()) == NOON

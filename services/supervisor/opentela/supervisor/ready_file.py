@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from opentela.core.errors import ConfigError
+from opentela.mesh.seldom import Seldom
+from opentela.telemetry import log as logs
+
+log: Final = logs.get_logger()
 
 _FOR_ALL: Final = 0o644
 
@@ -29,6 +33,7 @@ class ReadyFile:
         self._wall = wall
         self._on_ready = on_ready
         self._is_there = False
+        self._logs_failure = Seldom()
         if self._path:
             try:
                 self._path.unlink(missing_ok=True)
@@ -41,17 +46,24 @@ class ReadyFile:
                 ) from error
 
     def tell(self, flag: bool, reason: str = "") -> None:  # noqa: FBT001 - reads as a fact
-        """State whether requests are taken."""
+        """State whether requests are taken; a file that fails is tried again the next time."""
         self._on_ready(flag, reason)
         if self._path is None or flag is self._is_there:
             return
-        self._is_there = flag
-        if flag:
-            # Whoever sees the file sees all of it.
-            self._write(self._path.with_suffix(".try"))
-            self._path.with_suffix(".try").replace(self._path)
+        try:
+            if flag:
+                # Whoever sees the file sees all of it.
+                self._write(self._path.with_suffix(".try"))
+                self._path.with_suffix(".try").replace(self._path)
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            # A full disk is no reason to end an engine that serves.
+            if self._logs_failure.now():
+                why = os.strerror(error.errno or 0)
+                log.warning("ready_file_unwritten", file=str(self._path), reason=why)
         else:
-            self._path.unlink(missing_ok=True)
+            self._is_there = flag
 
     def _write(self, path: Path) -> None:
         path.write_text(f"{self._wall():.3f}\n", encoding="ascii")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from opentela.core.clock import Clock
 from opentela.core.errors import EngineError
+from opentela.mesh.seldom import Seldom
 from opentela.supervisor import status
 from opentela.supervisor.actions import (
     Action,
@@ -89,13 +90,15 @@ class SupervisorShell:
         self._gateways: Gateways | None = None
         self._voice: Voice | None = None
         self._find_end: FindEnd | None = None
+        self._logs_drop = Seldom()
 
     def tell(self, event: Event) -> None:
         """Let the machine know of *event* soon."""
         if isinstance(event, ProbeArrived | VerdictArrived) and (
             self._events.qsize() >= EVENTS_QUEUED_MAX
         ):
-            log.warning("events_dropped", kind=type(event).__name__)
+            if self._logs_drop.now():
+                log.warning("events_dropped", kind=type(event).__name__)
             return
         self._events.put_nowait(event)
 

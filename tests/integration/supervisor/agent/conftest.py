@@ -113,6 +113,10 @@ class Placer:
     def ulid(self) -> str:
         return f"01J{next(self._numbers):023d}"
 
+    async def shout(self, agent: Agent, payload: bytes, reply: str) -> None:
+        """Send an agent anything, and wait for nothing."""
+        await self._bus.publish(subjects.command(agent.path), payload, reply=reply)
+
     async def say(self, agent: SessionPath, message: Command) -> Holding:
         """Return the agent's answer; what is not answered is said again, which is no harm."""
         reply = subjects.reply(self._name, agent.provider, "i", "t")

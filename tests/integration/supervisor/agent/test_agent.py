@@ -16,7 +16,7 @@ from tests.integration.supervisor.conftest import Ask, Witness
 from opentela.core.record import Claim, Lifecycle
 from opentela.supervisor import proctree
 from opentela.testing.waiting import until
-from opentela.wire import frames
+from opentela.wire import command, frames, subjects
 from opentela.wire.command import AGENT, COMMAND, TEMPLATES, Look, Replica, Start
 
 pytestmark = pytest.mark.nats
@@ -203,3 +203,22 @@ async def test_everything_has_left_before_the_walltime(
     assert of_start(witness, start)[-1].lifecycle is Lifecycle.LEFT
     assert latest(witness, one.path.session).lifecycle is Lifecycle.LEFT
     assert latest(witness, one.path.session).reason == "the walltime ends"
+
+
+async def test_rubbish_is_logged_seldom_and_ends_nothing(agent: StartAgent, placer: Placer) -> None:
+    """Whoever plays with an agent fills no disk, and a placer is answered as before."""
+    one = await agent()
+    answers = subjects.reply("placer1", one.path.provider, "i", "t")
+    for reply in (answers, "", "elsewhere", "otela.v1.reply.placer1.i.stranger.t"):
+        for payload in (b"", b"\xc1", b"\x91" * 5000, b"\x81\xa4kind\xa5start"):
+            for _ in range(20):
+                await placer.shout(one, payload, reply)
+        await placer.shout(one, command.encode(Look()), reply)
+    endless = Start(command="x" * 60_000, term=1, template="fake", model="tiny")
+    await placer.shout(one, command.encode(endless), answers)
+    stopped = await placer.stop(one, start := placer.ulid())
+    assert stopped.accepted
+    late = await placer.say(one.path, Start(command=start, term=1, template="fake", model="tiny"))
+    assert late.reason == "it was stopped before it was started"
+    assert len(one.events("command_rejected")) == 1
+    assert max(map(len, one.log.read_text().splitlines())) < 1000

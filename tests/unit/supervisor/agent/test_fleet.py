@@ -155,9 +155,9 @@ def test_only_the_latest_that_ended_are_told_of() -> None:
 
 @pytest.mark.parametrize("gpus", [64])
 def test_an_answer_of_all_that_can_run_fits(gpus: int) -> None:
-    """With names and reasons as long as they may be."""
+    """With names and reasons as long as they may be, in whatever script."""
     bench = Bench(gpus=gpus)
-    model, reason = "m" * 256, "r" * 500
+    model, reason = "m" * 256, "\U0001f600" * 500
     for number in range(ENDED_MAX):
         bench.launch(start(number, model=model))
         bench.at(1.0, ended(number, Ended.GAVE_UP, reason=reason))

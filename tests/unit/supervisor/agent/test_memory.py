@@ -27,6 +27,18 @@ def test_what_is_forgotten_is_never_done_again() -> None:
     assert memory.fault(ulid(8)) == ""
 
 
+def test_a_command_of_the_future_makes_no_other_too_old() -> None:
+    """The clock of one placer was wrong for a moment; the next one's is not."""
+    memory = Memory(4)
+    memory.keep("7" + "Z" * 25, Outcome())
+    for number in range(1, 9):
+        assert memory.fault(ulid(number)) == ""
+        memory.keep(ulid(number), Outcome())
+        assert memory.of(ulid(number)) == Outcome()
+    assert memory.of("7" + "Z" * 25) == Outcome()
+    assert "too old" in memory.fault(ulid(5))
+
+
 def test_what_is_no_ulid_is_refused() -> None:
     """Its age could not be told."""
     memory = Memory(2)

@@ -30,7 +30,8 @@ ENDED_MAX: Final = 16
 """Replicas that have ended and are told of all the same; with 64 that live, an answer has room."""
 TERM_MARGIN_S: Final = 4.0
 """A supervisor that has drained and stopped its engine in the time that it has is then gone."""
-_REASON_CHARACTERS_MAX: Final = 160
+_REASON_BYTES_MAX: Final = 160
+"""In whatever script it is written: an answer has room for that of every replica."""
 
 FleetAction = LaunchReplica | StopReplica | TellEnded | TellRelaunch
 
@@ -82,7 +83,7 @@ class Life:
             gpus=self.gpus,
             state=self.state,
             session=self.session,
-            reason=self.reason[:_REASON_CHARACTERS_MAX],
+            reason=self.reason,
         )
 
 
@@ -175,14 +176,14 @@ class Fleet:
         if state == EngineState.READY and life.state != state:
             life.rule.served(now)
         life.state = state
-        life.reason = spoke.reason
+        life.reason = _shortened(spoke.reason)
 
     def stuck(self, stuck: ReplicaStuck) -> None:
         """Take note that a replica does not free its GPUs."""
         life = self._of(stuck.start, stuck.launch)
         if life is not None:
             life.state = EngineState.DRAINING.value
-            life.reason = stuck.reason
+            life.reason = _shortened(stuck.reason)
 
     def ended(self, now: float, ended: ReplicaEnded) -> list[FleetAction]:
         """Free the GPUs of a replica, or start its supervisor again."""
@@ -190,7 +191,7 @@ class Fleet:
         if life is None:
             return []
         life.is_up = False
-        reason = life.leaving or ended.reason or life.reason
+        reason = life.leaving or _shortened(ended.reason) or life.reason
         if life.leaving or ended.how is Ended.IN_ORDER:
             return self._end(now, life, STOPPED, reason)
         may_live = ended.how is Ended.KILLED and not self._is_closed
@@ -221,7 +222,7 @@ class Fleet:
     def _stop(
         self, now: float, life: Life, reason: str, term_s: float = math.inf
     ) -> list[FleetAction]:
-        life.leaving = life.leaving or reason or "stopped"
+        life.leaving = life.leaving or _shortened(reason) or "stopped"
         life.reason = life.leaving
         if not life.is_up:
             return self._end(now, life, STOPPED, life.leaving)
@@ -229,7 +230,7 @@ class Fleet:
         return [StopReplica(life.start.command, life.launch, min(term_s, self.term_s))]
 
     def _end(self, now: float, life: Life, state: str, reason: str) -> list[FleetAction]:
-        life.state, life.reason = state, reason
+        life.state, life.reason = state, _shortened(reason)
         life.gpus = ()
         life.ended_at = now
         life.relaunch_at = math.inf
@@ -240,6 +241,11 @@ class Fleet:
         life = self._lives.get(start)
         is_present = life is not None and life.is_up and life.launch == launch
         return life if is_present else None
+
+
+def _shortened(reason: str) -> str:
+    # What a placer or an engine says may be long, and hold halves of characters.
+    return reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def _launch(life: Life, *, agent: str, ends_at: float) -> LaunchReplica:

@@ -1,10 +1,12 @@
 """Which commands have been said: a repeated one is answered as it was the first time.
 
 The memory is bounded. What is forgotten is nothing that could be done again: ULIDs grow with time,
-and a command that is no younger than the youngest forgotten one is not taken at all.
+the oldest is forgotten first, and a command that is no younger than a forgotten one is not taken at
+all. Age is what the ULID says: one of the future, by a placer whose clock was wrong, is kept, and
+does not make the ordinary ones too old.
 """
 
-from collections import OrderedDict
+import heapq
 from typing import NamedTuple
 
 from opentela.core import ids
@@ -23,7 +25,8 @@ class Memory:
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
-        self._known: OrderedDict[str, Outcome] = OrderedDict()
+        self._known: dict[str, Outcome] = {}
+        self._by_age: list[str] = []  # a heap
         self._horizon = ""
 
     def of(self, command: str) -> Outcome | None:
@@ -42,8 +45,11 @@ class Memory:
 
     def keep(self, command: str, outcome: Outcome) -> Outcome:
         """Remember *outcome* of *command*, and return it."""
+        if command not in self._known:
+            heapq.heappush(self._by_age, command)
         self._known[command] = outcome
         while len(self._known) > self._kept_max:
-            forgotten, _ = self._known.popitem(last=False)
+            forgotten = heapq.heappop(self._by_age)
+            del self._known[forgotten]
             self._horizon = max(self._horizon, forgotten)
         return outcome

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from opentela.core.clock import Clock
 from opentela.core.errors import EngineError, MeshUnavailableError, WireError
 from opentela.mesh.bus import Bus, Message, Subscription
+from opentela.mesh.seldom import Seldom
 from opentela.supervisor.actions import Announce, AnswerProbe, AskEnd, Exit, SendBeat, TellEnd
 from opentela.supervisor.agent import status
 from opentela.supervisor.agent.actions import (
@@ -48,6 +49,11 @@ _DROPPABLE: Final = (ProbeArrived, VerdictArrived, CommandArrived)
 _rejected: Final = metrics.counter(
     "otela_agent_commands_rejected_total", "Messages to an agent that are no commands."
 )
+_dropped: Final = metrics.counter(
+    "otela_agent_events_dropped_total", "Commands, probes and verdicts that came too fast."
+)
+_REASON_CHARACTERS_MAX: Final = 256
+_COMMAND_CHARACTERS_MAX: Final = 32
 
 OnReady = Callable[[bool, str], None]
 FindEnd = Callable[[], Awaitable[float | None]]
@@ -84,11 +90,15 @@ class AgentShell:
         self._voice: Voice | None = None
         self._launcher: Launcher | None = None
         self._find_end: FindEnd | None = None
+        self._logs_drop = Seldom()
+        self._logs_rejection = Seldom()
 
     def tell(self, event: AgentEvent) -> None:
         """Let the machine know of *event* soon."""
         if isinstance(event, _DROPPABLE) and self._events.qsize() >= EVENTS_QUEUED_MAX:
-            log.warning("events_dropped", kind=type(event).__name__)
+            _dropped.inc()
+            if self._logs_drop.now():
+                log.warning("events_dropped", kind=type(event).__name__)
             return
         self._events.put_nowait(event)
 
@@ -227,8 +237,7 @@ class AgentShell:
         try:
             said = command.read_command(message.payload)
         except WireError as error:
-            _rejected.inc()
-            log.warning("command_rejected", reason=str(error))
+            self._reject(error)
         else:
             self.tell(CommandArrived(said, message.reply))
 
@@ -244,11 +253,15 @@ class AgentShell:
             subject = subjects.answer(answer.reply, answer.path)
             await self._bus.publish(subject, command.encode(holding))
         except WireError as error:
-            _rejected.inc()
-            log.warning("command_rejected", reason=str(error))
+            self._reject(error)
         except MeshUnavailableError:
             # Closed: we are on our way out.
             log.debug("message_unsent", subject=answer.reply)
+
+    def _reject(self, error: WireError) -> None:
+        _rejected.inc()
+        if self._logs_rejection.now():
+            log.warning("command_rejected", reason=str(error)[:_REASON_CHARACTERS_MAX])
 
     # The end
 
@@ -277,7 +290,9 @@ class AgentShell:
 
 
 def _log_command(kind: str, holding: Holding) -> None:
+    # What is no ULID, and refused for that, may be as long as a message.
+    told = log.bind(kind=kind, command=holding.command[:_COMMAND_CHARACTERS_MAX])
     if holding.accepted:
-        log.info("command_taken", kind=kind, command=holding.command)
+        told.info("command_taken")
     else:
-        log.warning("command_refused", kind=kind, command=holding.command, reason=holding.reason)
+        told.warning("command_refused", reason=holding.reason[:_REASON_CHARACTERS_MAX])
