@@ -10,9 +10,11 @@ from tests.unit.router.parts import record, session_of
 
 from opentela.core.record import Lifecycle, ModelOffer
 from opentela.router.config import WaitConfig
+from opentela.router.waiting import ASKED_MAX
 from opentela.testing.fake_link import FakeStream
 
 X = [ModelOffer(name="x")]
+SITES = ("alps", "jura")
 ASK_X = post(b'{"model":"x"}')
 
 
@@ -45,6 +47,16 @@ async def test_a_load_that_fails_ends_the_wait(bench: Bench) -> None:
     bench.front.sessions_changed([record(5, models=X, incarnation=2, lifecycle=Lifecycle.DOWN)])
     answer = await client.answer()
     assert (answer.status, answer.error["code"]) == (503, "model_unavailable")
+
+
+async def test_a_request_waits_for_a_session_that_only_stood_still(bench: Bench) -> None:
+    """It is answered as soon as the session has refuted what is held against it."""
+    bench.link.script = whole
+    bench.front.sessions_changed([record(5, models=X, suspected=1)])
+    client = await asked(bench)
+    bench.front.sessions_changed([record(5, models=X, incarnation=2)])
+    answer = await client.answer()
+    assert (answer.status, answer.headers["x-otela-session"]) == (200, session_of(5))
 
 
 async def test_a_wait_that_is_too_long_is_ended(make_bench: MakeBench) -> None:
@@ -146,3 +158,25 @@ async def test_nobody_is_left_behind_under_load(make_bench: MakeBench, count: in
     assert {answer.status for answer in answers} == {200}
     assert max(most) <= 6
     assert not bench.front.desk.waiting.full
+
+
+async def test_many_who_cannot_use_a_session_do_not_keep_it_from_who_can(
+    make_bench: MakeBench,
+) -> None:
+    """However far behind them it stands in the line."""
+    bench = await make_bench(sessions=1, wait=WaitConfig(session_requests_max=1))
+    bench.front.sessions_changed([record(9, site="jura")])
+    asks = [post(b'{"model":"m"}', "/v1/completions", f"X-Otela-Site: {site}") for site in SITES]
+    for request in asks:
+        (await bench.client()).send(request)
+    await bench.opened(2)
+    for _ in range(2 * ASKED_MAX):
+        await asked(bench, asks[0])
+    anywhere = await asked(bench, post())
+    jura = next(one for one in bench.link.streams if one.path.site == "jura")
+    jura.answer(ANSWER)
+    (await bench.opened(3)).answer(ANSWER)
+    assert (await anywhere.answer()).headers["x-otela-site"] == "jura"
+    bench.link.script = whole
+    next(one for one in bench.link.streams if not one.ended).answer(ANSWER)
+    await bench.until(bench.front.desk.idle.is_set)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.unit.router.parts import Dice, record, session_of
 
 from opentela.core.record import Lifecycle, ModelOffer
-from opentela.router.choosing import LASTS_MAX_S, Chooser, Held
+from opentela.router.choosing import LASTS_MAX_S, SILENT_S, Chooser, Held
 from opentela.router.config import EjectionConfig, WaitConfig
 from opentela.router.directory import Candidate, Directory
 from opentela.router.fault import RETRY_AFTER_S, Fault, FaultKind
@@ -241,6 +241,20 @@ def test_a_model_that_is_loading_is_waited_for() -> None:
     assert isinstance(again, Held)
     assert again.fault.retry_after_s == 60
     assert "in about 60 s" in again.fault.message
+
+
+def test_sessions_that_are_all_suspected_are_waited_for_shortly() -> None:
+    """They may only have stood still; one that serves is taken, and the gone are given up."""
+    bench = Bench()
+    x = [ModelOffer(name="x")]
+    bench.directory.apply([record(5, models=x, suspected=1)])
+    held = bench.choose(model="x")
+    assert isinstance(held, Held)
+    assert (held.wait_s, held.fault.kind) == (SILENT_S, FaultKind.NO_LIVE_SESSION)
+    bench.directory.apply([record(5, models=x, suspected=1, incarnation=2)])
+    assert bench.chosen(model="x") == session_of(5)
+    bench.directory.apply([record(5, models=x, lifecycle=Lifecycle.LEFT, incarnation=3)])
+    assert isinstance(bench.choose(model="x"), Fault)
 
 
 def test_a_router_that_lets_nobody_wait_says_so_at_once() -> None:

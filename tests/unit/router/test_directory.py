@@ -74,6 +74,7 @@ def test_a_suspected_session_is_no_candidate_until_it_refutes() -> None:
     directory.apply([record(0)])
     directory.apply([record(0, suspected=1)])
     assert sessions(directory, "m") == []
+    assert (directory.silent("m"), directory.silent("n")) == (1, 0)
     directory.apply([record(0, suspected=1, incarnation=2)])
     assert sessions(directory, "m") == [session_of(0)]
 

@@ -16,6 +16,9 @@ from opentela.router.waiting import Waiting
 
 LASTS_MAX_S: Final = 3600.0
 """No request is reckoned to take longer: routers end what does, by default."""
+SILENT_S: Final = 5.0
+"""Requests wait this long at most for sessions that are all suspected: a host that stood still, or
+was starved, is back within it. Who is dead is not: then a fault after seconds is of more use."""
 _ALL_TRIED: Final = Fault(
     kind=FaultKind.NO_LIVE_SESSION, message="No other session serves the model now."
 )
@@ -146,11 +149,15 @@ class Chooser:
             if waiting is None:
                 return fault
             return _held(waiting, model, waiting.config.loading_s, fault)
-        return Fault(
+        fault = Fault(
             kind=FaultKind.NO_LIVE_SESSION,
             message=f"No session serves the model {model!r} now; try again shortly.",
             param="model",
         )
+        waiting = self._waiting
+        if waiting is None or not self._directory.silent(model):
+            return fault
+        return _held(waiting, model, min(SILENT_S, waiting.config.loading_s), fault)
 
 
 def _held(waiting: Waiting, model: str, wait_s: float, fault: Fault) -> Fault | Held:

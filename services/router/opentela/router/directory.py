@@ -98,6 +98,7 @@ class Directory:
         self.vouches_for: Callable[[SessionId], bool] = lambda _: False
         self._providers = frozenset(providers)
         self._loading: dict[SessionId, Claim] = {}
+        self._silent: dict[SessionId, Claim] = {}
         self._load_s: dict[str, float] = {}
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
         self._by_name: dict[str, dict[SessionId, Candidate]] = {}
@@ -122,6 +123,10 @@ class Directory:
             self._note_loading(record, claim, wall)
             before = self._by_session.pop(claim.session, {})
             now = _served(claim) if self._is_routable(record, claim) else {}
+            if not now and lifecycle_of(record) is Lifecycle.SERVING:
+                self._silent[claim.session] = claim
+            else:
+                self._silent.pop(claim.session, None)
             for name in before:
                 if name not in now:
                     self._remove(name, claim.session)
@@ -169,6 +174,10 @@ class Directory:
             return None
         takes_s = self._load_s.get(name, 0.0)
         return Loading(len(born), max(min(born) + takes_s - wall, 1.0) if takes_s else 0.0)
+
+    def silent(self, name: str) -> int:
+        """Return how many sessions would serve *name* if they were not suspected."""
+        return sum(name in _names(claim.offer) for claim in self._silent.values())
 
     def was_offered(self, name: str) -> bool:
         """Return whether anybody was seen to offer *name*, live or not, or may have been."""
