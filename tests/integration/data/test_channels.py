@@ -15,6 +15,7 @@ from opentela.mesh.identity import Identity
 from opentela.stream.caller import CallerSettings
 from opentela.testing.mesh import until
 from opentela.wire import channel as wire
+from opentela.wire import frames
 from opentela.wire.frames import FailKind, Invite
 
 pytestmark = pytest.mark.nats
@@ -353,3 +354,41 @@ async def test_a_session_takes_no_more_channels_than_it_may() -> None:
         channels._open.update({f"other{number}": Channel(channels) for number in range(64)})
         with pytest.raises(WireError, match="no more channels"):
             channels.adopt(Channel(channels), "one too many")
+
+
+@pytest.mark.parametrize("more", [b"\x01x", wire.ACCEPTED])
+async def test_more_than_a_greeting_ends_the_channel_and_not_the_router(more: bytes) -> None:
+    """A session may say anything together with its last word, or be gone at that moment."""
+    async with scene(echo, "direct") as made:
+        assert made.door is not None
+        let_in = made.door._let_in
+
+        def let_in_and_say_more(channel: Channel, proof: bytes) -> None:
+            let_in(channel, proof)
+            if channel.peer:
+                channel.say(more)
+                channel.close("gone", flush=True)
+
+        made.door._let_in = let_in_and_say_more  # type: ignore[method-assign]
+        await made.fabric.ask().wait()
+        await until(lambda: not made.dialler._dialling)
+        await until(lambda: made.channel is None)
+        assert not made.dialler._greetings
+        assert (await made.fabric.ask(b"again").wait()).body == b"again"
+
+
+async def test_two_that_dial_each_other_keep_one_channel() -> None:
+    """The older one is closed at both ends, and nothing is left waiting on it."""
+    async with scene(echo, "home") as made:
+        channel = await settled(made)
+        channels = made.fabric.gateway.channels
+        assert channels is not None
+        ((asker, older),) = channels._open.items()
+        channels._dialling.add(asker)
+        invite = frames.decode(made.fabric.link._invite)
+        assert isinstance(invite, Invite)
+        await channels._dial(asker, invite)
+        await until(lambda: made.channel not in (None, channel))
+        assert channels._open[asker] is not older
+        assert not older.publish(b"late")
+        assert (await made.fabric.ask(b"one").wait()).body == b"one"

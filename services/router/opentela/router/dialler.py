@@ -7,7 +7,7 @@ over the mesh, where only routers can speak to it, under which key it is about t
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentela.core.errors import OtelaError, WireError
 from opentela.core.record import Claim
@@ -45,6 +45,14 @@ ClaimOf = Callable[[SessionPath], Claim | None]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
+class _Dialled(NamedTuple):
+    """A channel that we dialled, until the session has let us in; `made` ends the wait."""
+
+    path: SessionPath
+    greeting: DiallingRouter
+    made: asyncio.Future[None]
+
+
 class Dialler:
     """Dials while it is open, and gives the channels to the link."""
 
@@ -64,7 +72,7 @@ class Dialler:
         self._spawn = spawn
         self._tokens: dict[str, str] = {}
         self._dialling: set[SessionPath] = set()
-        self._greetings: dict[Channel, tuple[DiallingRouter, asyncio.Future[None]]] = {}
+        self._greetings: dict[Channel, _Dialled] = {}
         self._open: dict[Channel, SessionPath] = {}
         self._logs_failure = Seldom()
 
@@ -96,11 +104,14 @@ class Dialler:
 
     def on_greeting(self, channel: Channel, payload: bytes) -> None:
         """Take a part of the session's greeting."""
-        greeting, made = self._greetings[channel]
+        path, greeting, made = self._greetings[channel]
         answer = greeting.hear(payload)
         if answer:
             channel.say(answer)
-        elif not made.done():
+            return
+        # Now, and not when the one that waits goes on: more may come with this part, or the end.
+        self._take(path, channel)
+        if not made.done():
             made.set_result(None)
 
     def on_frame(self, channel: Channel, payload: bytes) -> None:
@@ -112,10 +123,10 @@ class Dialler:
 
     def on_lost(self, channel: Channel, reason: str) -> None:
         """Note the end of a channel."""
-        greeted = self._greetings.pop(channel, None)
-        if greeted is not None:
-            if not greeted[1].done():
-                greeted[1].set_exception(WireError(reason))
+        dialled = self._greetings.pop(channel, None)
+        if dialled is not None:
+            if not dialled.made.done():
+                dialled.made.set_exception(WireError(reason))
             return
         path = self._open.pop(channel, None)
         if path is not None:
@@ -175,7 +186,7 @@ class Dialler:
         )
         loop = asyncio.get_running_loop()
         made: asyncio.Future[None] = loop.create_future()
-        self._greetings[channel] = (greeting, made)
+        self._greetings[channel] = _Dialled(path, greeting, made)
         context = channel_tls.dialling() if certificate else None
         try:
             await loop.create_connection(lambda: channel, host, port, ssl=context)
@@ -187,7 +198,6 @@ class Dialler:
                 made.exception()  # which says no more than what is raised
             channel.close(str(error) or "not connected")
             raise
-        self._take(path, channel)
 
     def _take(self, path: SessionPath, channel: Channel) -> None:
         del self._greetings[channel]

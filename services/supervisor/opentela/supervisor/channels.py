@@ -122,11 +122,7 @@ class Channels:
         Raises:
             WireError: There are too many already, or the session has ended.
         """
-        before = self._open.get(asker)
-        if self._is_closed or (before is None and len(self._open) >= ROUTERS_MAX):
-            raise WireError("the session takes no more channels")
-        if before is not None:
-            before.close("the router dialled again")
+        self._make_room(asker)
         channel.open(asker, self)
         self._opened(asker, channel)
 
@@ -142,6 +138,7 @@ class Channels:
         """Take the router's proof, and give ours."""
         asker, greeting, made = self._greetings[channel]
         proof = greeting.hear(payload)
+        self._make_room(asker)
         del self._greetings[channel]
         channel.say(proof)
         channel.open(asker)
@@ -179,6 +176,14 @@ class Channels:
             del self._announced[next(iter(self._announced))]
         if self.on_announced is not None:
             self.on_announced(instance)
+
+    def _make_room(self, asker: str) -> None:
+        before = self._open.get(asker)
+        if self._is_closed or (before is None and len(self._open) >= ROUTERS_MAX):
+            raise WireError("the session takes no more channels")
+        if before is not None:
+            # Each of the two may have dialled the other.
+            before.close("another channel takes its place")
 
     def _opened(self, asker: str, channel: Channel) -> None:
         self._open[asker] = channel
