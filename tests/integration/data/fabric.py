@@ -129,10 +129,12 @@ class Fabric:
         await self.reachable()
         return self
 
-    async def open_link(self, settings: CallerSettings | None = None, *, at: str = HUB) -> None:
+    async def open_link(
+        self, settings: CallerSettings | None = None, *, at: str = HUB, seed: int = 1
+    ) -> None:
         self.router_client = await self.client(self.mesh.access(role="router", at=at))
         self.link = MeshLink(
-            self.router_client, role="router1", rng=random.Random(1), settings=settings
+            self.router_client, role="router1", rng=random.Random(seed), settings=settings
         )
         await self.link.start()
         self.stack.callback(self.link.close)

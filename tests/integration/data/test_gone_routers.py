@@ -6,6 +6,7 @@ from tests.integration.data.fabric import Fabric, Recorder
 from tests.integration.data.raw_engine import RawRequest
 
 from opentela.mesh.nats_wire import Message
+from opentela.supervisor import gateway
 from opentela.testing.mesh import HUB, until
 from opentela.wire import control, subjects
 
@@ -90,3 +91,23 @@ async def test_words_where_only_servers_speak_are_passed_over(build: Builder) ->
     fabric.router_client.publish(subjects.echo(path, "0"), b"x")
     await fabric.router_client.round_trip()
     assert fabric.gateway.in_flight == 1
+
+
+async def test_many_routers_do_not_share_a_number(
+    build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of one that is gone ends nothing that runs for another that lives."""
+    monkeypatch.setattr(gateway, "ASKERS_MAX", 1)
+    fabric, engine = await build(compute)
+    await registry(build, fabric)
+    fabric.ask()
+    await until(lambda: len(engine.requests) == 1)
+    gone_client, gone_link = fabric.router_client, fabric.link
+    await fabric.open_link(seed=2)
+    lives = fabric.ask()
+    await until(lambda: len(engine.requests) == 2)
+    gone_link.on_mesh = lambda *, connected: None  # type: ignore[method-assign]
+    await gone_client.close()
+    await until(engine.connections[0].left.is_set)
+    assert fabric.gateway.in_flight == 1
+    assert lives.failure is None

@@ -106,6 +106,7 @@ class Gateway:
         self._ways: dict[str, MeshWay] = {}
         self._hearers = Hearers()
         self._askers: dict[str, str] = {}
+        self._askers_known = 0
         self._asking: set[asyncio.TimerHandle] = set()
         self.channels: Final = (
             Channels(path.session, self, provider=provider, spawn=spawn, dials=dials)
@@ -324,13 +325,21 @@ class Gateway:
 
     def _learn(self, asker: str, reply: str) -> MeshWay:
         if len(self._ways) >= ASKERS_MAX:
-            self._ways.clear()
-            self._askers.clear()
-        number = f"{len(self._askers):x}"
+            self._forget_idle()
+        # Never one that was: word on who had it before may still be under way.
+        self._askers_known += 1
+        number = f"{self._askers_known:x}"
         self._askers[number] = asker
         echo = subjects.echo(self._path, number)
         way = self._ways[asker] = MeshWay(self.client, subjects.answer(reply, self._path), echo)
         return way
+
+    def _forget_idle(self) -> None:
+        running = {stream.way for stream in self._streams.values()}
+        self._ways = {asker: way for asker, way in self._ways.items() if way in running}
+        self._askers = {
+            number: asker for number, asker in self._askers.items() if asker in self._ways
+        }
 
     def _remember(self, key: Key) -> None:
         self._ended.add(key)
