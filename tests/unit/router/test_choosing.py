@@ -181,6 +181,8 @@ def test_the_last_resort_is_taken_when_nobody_else_is_there() -> None:
 class Someone:
     """A request that waits."""
 
+    wants = ()
+
     def recheck(self) -> None:
         """Do nothing."""
 

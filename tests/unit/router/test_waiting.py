@@ -10,6 +10,8 @@ A, B = SessionId("a"), SessionId("b")
 class Someone:
     """A request that waits."""
 
+    wants = ()
+
     def recheck(self) -> None:
         """Do nothing."""
 
@@ -62,8 +64,8 @@ def test_lines_are_in_order_of_arrival_and_bounded() -> None:
         waiting.join("m", one)
     other = Someone()
     waiting.join("n", other)
-    assert waiting.first(["m"]) == three
-    assert waiting.first(["m", "n", "x"], 1) == [three[0], other]
+    assert [waiting.line(model) for model in ("m", "n", "x")] == [three, [other], []]
+    assert [waiting.waits(model, other) for model in ("m", "n", "x")] == [False, True, False]
     assert [waiting.has_room(model) for model in ("m", "n", "x")] == [False, True, True]
     assert (waiting.depth("m"), waiting.depth("x"), len(waiting)) == (3, 0, 4)
 

@@ -87,17 +87,25 @@ class Desk:
 
     def _offer(self, session: SessionId) -> None:
         waiting, serves = self.waiting, self.chooser.serves
-        models = [model for model in waiting.models() if serves(session, model)]
-        for waiter in waiting.first(models, ASKED_MAX):
-            if not waiting.free(session):
-                return
-            waiter.recheck()
+        in_vain: dict[tuple[object, ...], None] = {}
+        for model in waiting.models():
+            if not serves(session, model):
+                continue
+            for waiter in waiting.line(model):
+                if waiter.wants in in_vain:
+                    continue
+                if len(in_vain) >= ASKED_MAX or not waiting.free(session):
+                    break
+                waiter.recheck()
+                if waiting.waits(model, waiter):
+                    in_vain[waiter.wants] = None
         waiting.free(session)
 
     def sessions_changed(self) -> None:
         """Let all who wait look again."""
-        for waiter in self.waiting.first(self.waiting.models()):
-            waiter.recheck()
+        for model in self.waiting.models():
+            for waiter in self.waiting.line(model):
+                waiter.recheck()
 
     def cors(self, origin: bytes) -> bytes:
         """Return the header lines that let a page of *origin* read an answer."""

@@ -86,6 +86,11 @@ class Exchange:
         """Whether the client takes its answer more slowly than it comes."""
         return self._client.is_paused
 
+    @property
+    def wants(self) -> tuple[object, ...]:
+        """What it waits for: another that wants the same is told the same."""
+        return self._call.model, self._wish, self._attempts and self._attempts.tried
+
     def begin(self) -> None:
         """Start, or answer at once what is wrong with the request."""
         desk, incoming = self._desk, self._incoming
@@ -240,8 +245,9 @@ class Exchange:
                 usage.tokens_cached,
                 usage.tokens_out,
             )
-            desk.policy.on_request_end(self._call, chosen, observed)
+            # First: a policy that fails must not leave the session counted as busy.
             desk.attempt_ended(chosen.session)
+            desk.policy.on_request_end(self._call, chosen, observed)
         desk.outcomes.end(now, chosen.session, action.result)
         if desk.sightings.saw(now, chosen.path, action.result):
             desk.has_sighted.set()

@@ -4,20 +4,24 @@ A session that was full and has room again is kept for those who wait, first com
 is anybody's only when none of them takes it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from opentela.core.ids import SessionId
 from opentela.router.config import WaitConfig
 from opentela.router.policies.counts import Counts
 
-ASKED_MAX: Final = 16
-"""Waiting requests that are asked whether they can use a session that has room again; constraints
-may keep them from it."""
+ASKED_MAX: Final = 64
+"""Different wishes of waiting requests for which a session that has room again is of no use, until
+nobody else is asked: constraints may keep many from it."""
 
 
 class Waiter(Protocol):
     """A request that waits."""
+
+    @property
+    def wants(self) -> tuple[object, ...]:
+        """What for; a session that is of no use to it is of none to another that wants the same."""
 
     def recheck(self) -> None:
         """Look again for a session: go there, or wait on."""
@@ -95,6 +99,10 @@ class Waiting:
         """Return the models that somebody waits for."""
         return list(self._lines)
 
-    def first(self, models: Iterable[str], most: int | None = None) -> Sequence[Waiter]:
-        """Return who has waited longest for each of *models*, at most so many each."""
-        return [waiter for model in models for waiter in list(self._lines.get(model, ()))[:most]]
+    def waits(self, model: str, waiter: Waiter) -> bool:
+        """Return whether *waiter* still waits."""
+        return waiter in self._lines.get(model, ())
+
+    def line(self, model: str) -> Sequence[Waiter]:
+        """Return who waits for *model*, the longest first."""
+        return list(self._lines.get(model, ()))
