@@ -61,9 +61,12 @@ class Client:
         dice: Dice | None = None,
         budget: RetryBudget | None = None,
         held: Held | None = None,
+        held_for_again: Held | None = None,
     ) -> None:
         self.now = 1000.0
         self.candidates = candidates
+        self.held_for_again = held_for_again
+        asked: list[SessionId] = []
 
         self.held: Held | None = None
 
@@ -71,7 +74,12 @@ class Client:
             if self.held is not None:
                 return self.held
             left = [one for one in self.candidates if one.session not in tried]
-            return left[0] if left else NONE_LEFT
+            if not left:
+                return NONE_LEFT
+            if left[0].session in asked and self.held_for_again is not None:
+                return self.held_for_again
+            asked.append(left[0].session)
+            return left[0]
 
         self.attempts = Attempts(
             config=config,

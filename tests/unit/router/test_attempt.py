@@ -195,7 +195,7 @@ def test_pauses_double_up_to_a_limit_and_vary() -> None:
     client.fail(FailKind.ENGINE_LOST)
     assert client.due == 0.15625
     client.at(0.15625).tick()
-    client.fail(FailKind.NO_RESPONDERS, begun=False)
+    client.fail(FailKind.REFUSED)
     assert client.due == 0.3125
     config = AttemptConfig(attempts_max=5, backoff_s=0.125, backoff_max_s=0.375)
     many = Client(config=config, candidates=tuple(candidate(name) for name in "abcde"))
@@ -211,7 +211,7 @@ def test_pauses_double_up_to_a_limit_and_vary() -> None:
 def test_no_session_is_tried_twice() -> None:
     """And the client is told of the last failure, not that none is left."""
     client = Client(candidates=(A, B))
-    client.fail(FailKind.NO_RESPONDERS, begun=False)
+    client.fail(FailKind.REFUSED)
     actions = client.fail(FailKind.ENGINE_UNREACHABLE, begun=False)
     assert kinds(actions) == [EndAttempt]
     actions = client.at(0.2).tick()

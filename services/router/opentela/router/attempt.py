@@ -12,10 +12,10 @@
 
 Until something was sent to the client an attempt that fails is followed by another, never at the
 same session unless only the way there broke and there is no other: always when the engine surely
-did not begin (`definite`), and on paths that only
-compute also when it may have. Answers that are not streams are held until they are whole, so that
-an engine lost in the middle of one costs only time. What was sent cannot be taken back: a stream
-that breaks then ends with an error event, and anything else with a cut connection.
+did not begin (`definite`), and on paths that only compute also when it may have. Answers that are
+not streams are held until they are whole, so that an engine lost in the middle of one costs only
+time. What was sent cannot be taken back: a stream that breaks then ends with an error event, and
+anything else with a cut connection.
 Definite and indefinite failures: Kingsbury, Maelstrom, "Errors".
 """
 
@@ -74,7 +74,7 @@ from opentela.router.endings import (
 from opentela.router.fault import Fault, of_fail
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
-from opentela.router.retries import RetryBudget, backoff
+from opentela.router.retries import RetryBudget, backoff, has_left
 from opentela.router.sse import StreamEnd, StreamWatch, Usage, usage_of
 from opentela.wire.frames import FailKind
 
@@ -98,9 +98,9 @@ class Attempts:
     """
 
     __slots__ = (
-        "_budget", "_candidate", "_choose", "_config", "_deadline", "_ends_at", "_fault", "_head",
-        "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng", "_spared",
-        "_streams", "_watch", "first_at", "outcome", "status", "tried", "usage",
+        "_absent", "_budget", "_candidate", "_choose", "_config", "_deadline", "_ends_at", "_fault",
+        "_head", "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng",
+        "_spared", "_streams", "_watch", "first_at", "outcome", "status", "tried", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +115,7 @@ class Attempts:
     ) -> None:
         self.tried: tuple[SessionId, ...] = ()
         self._spared: tuple[SessionId, ...] = ()  # can be reached otherwise
+        self._absent = 0  # of those tried: they were not there, and nothing was repeated
         self.outcome = Outcome.RUNNING
         self.status = 0
         self.first_at: float | None = None
@@ -266,6 +267,7 @@ class Attempts:
             return []
         if fail.kind is FailKind.CHANNEL_LOST:
             self._spared = self.tried[-1:]
+        self._absent += fail.kind is FailKind.NO_RESPONDERS and fail.definite
         return self._fail(
             now, result, of_fail(fail), definite=fail.definite, retryable=fail.retryable
         )
@@ -298,7 +300,6 @@ class Attempts:
         choice = self._choose(self.tried)
         if isinstance(choice, Fault) and self._spared:
             choice = self._choose(tuple(one for one in self.tried if one not in self._spared))
-            self._spared = ()
         if isinstance(choice, Held):
             if self._held_until is None:
                 self._held_until = min(now + choice.wait_s, self._ends_at)
@@ -314,6 +315,7 @@ class Attempts:
         self._reset()
         self._phase = Phase.TRYING
         self._candidate = choice
+        self._spared = tuple(one for one in self._spared if one != choice.session)
         self.tried = (*self.tried, choice.session)
         self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
         return [TryOn(choice, max(self._ends_at - now, 0.001))]
@@ -333,9 +335,9 @@ class Attempts:
         attempt = self._end_attempt(result, why, cancel=cancel)
         if fault:
             self._fault, self._refused = fault, None
-        tried = len(self.tried)
-        is_allowed = retryable and tried < self._config.attempts_max and now < self._ends_at
-        if is_allowed and (definite or (self._path.only_computes and self._budget.take())):
+        tried = len(self.tried) - self._absent
+        left = retryable and now < self._ends_at and has_left(self._config, tried, self._absent)
+        if left and (definite or (self._path.only_computes and self._budget.take())):
             delay = backoff(self._config, self._rng, tried=tried, definite=definite)
             if not delay:
                 return [*attempt, *self._try(now)]

@@ -62,7 +62,8 @@ class AttemptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         attempts_max: Sessions that one request may be tried on. Each further one costs an engine's
-            work again when the attempt before it had begun.
+            work again when the attempt before it had begun; so those that are not there any more,
+            and of which nobody has heard yet, do not count.
         backoff_s: Before the third attempt; doubled before each further one, ± half of it by
             chance. The second attempt follows at once when the first surely did not begin.
         backoff_max_s: Upper bound of that.

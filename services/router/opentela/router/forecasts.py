@@ -35,7 +35,7 @@ class Forecasts:
                 del self._by_model[oldest]
                 self._learned_ms.pop(oldest, None)
         last_ms = self._learned_ms.get(record.model, 0)
-        if last_ms and record.at_ms < last_ms + EVERY_MS:
+        if 0 < last_ms <= record.at_ms < last_ms + EVERY_MS:  # clocks are set back, too
             return
         self._learned_ms[record.model] = record.at_ms
         forecast.learn(record.duration_s, tokens=record.tokens_out, tokens_max=tokens_asked(body))

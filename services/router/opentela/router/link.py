@@ -163,7 +163,7 @@ class MeshLink:
         caller = Caller(number, request, self._settings)
         stream = MeshStream(self, caller, sink, route, channel)
         self._streams[number] = stream
-        if self._guard.has_cut and self._guard.is_cut(time.monotonic(), route.answers):
+        if self._guard.has_cut and self._is_cut(route.answers):
             stream.refuse(_FLOODING)
             return stream
         stream.step(_BEGIN)
@@ -208,7 +208,6 @@ class MeshLink:
         before, self._channels[path] = self._channels.get(path), channel
         if before is not None:
             before.close("the session dialled again")
-            self._channels[path] = channel
         self._senders[channel] = (self._routes.get(path) or self._learn(path)).answers
         if self._on_channels is not None:
             self._on_channels(path)

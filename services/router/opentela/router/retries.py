@@ -4,8 +4,14 @@ A retry that may repeat an engine's work is paid from a budget that requests fil
 fails, a mesh under load is not asked for several times as much. As in Finagle's retry budgets.
 """
 
+from typing import Final
+
 from opentela.core.rng import Rng
 from opentela.router.config import AttemptConfig
+
+ABSENT_MAX: Final = 32
+"""Sessions that are not there any more, of those that one request asks; each costs a message there
+and one back. With every registry gone a router may know of many such."""
 
 
 class RetryBudget:
@@ -28,9 +34,20 @@ class RetryBudget:
         return True
 
 
+def has_left(config: AttemptConfig, tried: int, absent: int) -> bool:
+    """Return whether a request may be tried once more.
+
+    Args:
+        config: What the operator allows.
+        tried: Sessions that were there.
+        absent: Those that were not; who asks them repeats nothing.
+    """
+    return tried < config.attempts_max and absent < ABSENT_MAX
+
+
 def backoff(config: AttemptConfig, rng: Rng, *, tried: int, definite: bool) -> float:
-    """Return seconds before the next attempt, after *tried* of them."""
-    if definite and tried == 1:
+    """Return seconds before the next attempt, after *tried* of them at sessions that were there."""
+    if definite and tried <= 1:
         return 0.0
     longer = 2.0 ** max(tried - 2, 0) * (0.5 + rng.random())
     return min(config.backoff_s * longer, config.backoff_max_s)
