@@ -102,7 +102,7 @@ def of_gpu(site: Site, job: int, gpu: str) -> set[str]:
         for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, value = word.decode().partition("=")
             if name == "OTELA_AGENT_START":
-                found.add(value)
+                found.add(value.partition(".")[0])
     return found
 
 

@@ -24,7 +24,7 @@ from tests.integration.supervisor.conftest import (
 from opentela.core.record import Claim, Lifecycle
 from opentela.mesh.nats_bus import NatsBus
 from opentela.supervisor import proctree
-from opentela.supervisor.agent.replica import START_VARIABLE
+from opentela.supervisor.agent.replica import START_VARIABLE, mark
 from opentela.testing.mesh import TestMesh
 from opentela.testing.waiting import until
 from opentela.wire import command, subjects
@@ -66,11 +66,12 @@ class Agent(Supervisor):
     """A running `otela agent`."""
 
     path: SessionPath
-    config: Path
+    mark: str
 
     def born(self, start: str) -> list[int]:
         """Return the processes of a replica."""
-        return [one.pid for one in proctree.marked(start, by=START_VARIABLE)]
+        marked = start + self.mark
+        return [one.pid for one in proctree.marked(marked, by=START_VARIABLE)]
 
     def engine_of(self, start: str) -> int:
         """Return the engine's process of a replica."""
@@ -191,6 +192,7 @@ async def agent(tmp_path: Path, access_file: Path, witness: Witness) -> AsyncIte
                 env=os.environ,
             )
         one = Agent(process, log)
+        one.mark = mark("", process.pid)
         started.append(one)
         known: set[str] = {claim.session for claim in witness.claims}
         claim = await served(witness, one, known)

@@ -222,3 +222,21 @@ async def test_rubbish_is_logged_seldom_and_ends_nothing(agent: StartAgent, plac
     assert late.reason == "it was stopped before it was started"
     assert len(one.events("command_rejected")) == 1
     assert max(map(len, one.log.read_text().splitlines())) < 1000
+
+
+async def test_an_agent_kills_nothing_of_another_on_its_host(
+    agent: StartAgent, placer: Placer
+) -> None:
+    """Be it started by the very same command, as by a placer that asked both."""
+    one, other = await agent(), await agent()
+    said = placer.ulid()
+    for each in (one, other):
+        await placer.say(each.path, Start(command=said, term=1, template="fake", model="tiny"))
+    await placer.wait_for(one, said, "ready")
+    ready = await placer.wait_for(other, said, "ready")
+    born = other.born(said)
+    await placer.stop(one, said)
+    await placer.wait_for(one, said, "stopped")
+    assert one.born(said) == []
+    assert await placer.replica(other, said) == ready
+    assert other.born(said) == born

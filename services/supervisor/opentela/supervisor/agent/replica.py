@@ -32,7 +32,8 @@ from opentela.telemetry import log as logs
 log: Final = logs.get_logger()
 
 START_VARIABLE: Final = "OTELA_AGENT_START"
-"""In the environment of every process of a replica: the command that it was started by."""
+"""In the environment of every process of a replica: the command that it was started by, and the
+agent's own mark, which no other agent of this host has."""
 KILL_AT_ONCE_S: Final = 0.5
 """After SIGTERM, when we were told to go at once."""
 _OTELA: Final = (sys.executable, "-P", "-m", "opentela.cli")
@@ -57,6 +58,7 @@ class ReplicaProcess:
         self, start: str, launch: int, *, tell: Tell, on_line: Callable[[bytes], None]
     ) -> None:
         self._start = start
+        self._mark = mark(start, os.getpid())
         self._launch = launch
         self._tell = tell
         self._stop_after_s: float | None = None
@@ -85,7 +87,7 @@ class ReplicaProcess:
             try:
                 is_up = await self._process.spawn(
                     [*_OTELA, "start", "--report-fd", str(write_end), *arguments],
-                    {**environ, START_VARIABLE: self._start},
+                    {**environ, START_VARIABLE: self._mark},
                     pass_fds=(write_end,),
                 )
             finally:
@@ -134,7 +136,7 @@ class ReplicaProcess:
         loop = asyncio.get_running_loop()
         stuck_at = loop.time() + _STUCK_AFTER_S
         is_told = False
-        while left := await asyncio.to_thread(_kill, self._start):
+        while left := await asyncio.to_thread(_kill, self._mark):
             if not is_told and loop.time() >= stuck_at:
                 is_told = True
                 pids = ", ".join(map(str, left))
@@ -147,6 +149,15 @@ class ReplicaProcess:
         """Return the supervisor's own last word, if it had one."""
         how = ending.reason.replace("engine", "its supervisor", 1)
         return self._reason if self._reason and _how(ending) is not Ended.KILLED else how
+
+
+def mark(start: str, agent: int) -> str:
+    """Return how processes are marked that the agent of that pid started for *start*.
+
+    Raises:
+        ProcessLookupError: There is no such process.
+    """
+    return f"{start}.{proctree.guardian_mark(agent)}"
 
 
 def surroundings(
@@ -166,9 +177,9 @@ def surroundings(
     return told
 
 
-def _kill(start: str) -> list[int]:
-    """Kill whatever was born of *start*; return what there was."""
-    left = proctree.marked(start, by=START_VARIABLE)
+def _kill(born_of: str) -> list[int]:
+    """Kill whatever is marked so; return what there was."""
+    left = proctree.marked(born_of, by=START_VARIABLE)
     for process in left:
         with contextlib.suppress(ProcessLookupError):
             proctree.send(process, signal.SIGKILL)
