@@ -228,7 +228,10 @@ class Stage:
         lines = list(self.registry.events())[logged:]
         joined = {line["session"] for line in lines if line["event"] == "session_joined"}
         told = (
-            _TOLD[line["event"]]
+            # Whoever finds an engine down wants to know why it is.
+            f"{_TOLD[line['event']]} ({line['reason']})"
+            if line["event"] == "session_went_down"
+            else _TOLD[line["event"]]
             for line in lines
             if line["event"] in _TOLD and line["session"] in {session, *joined}
         )
