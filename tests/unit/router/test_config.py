@@ -16,7 +16,7 @@ def read(*overrides: str) -> RouterConfig:
 def test_only_the_access_file_must_be_given() -> None:
     """Everything else has a default that works on one machine."""
     config = read()
-    assert config.policy == "least_load"
+    assert config.policy == "hardware_weighted"
     assert config.listen.address == "127.0.0.1:8080"
     with pytest.raises(ConfigError, match="access is not configured"):
         load(RouterConfig, service="router", environ={})

@@ -4,19 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from opentela.router.constraints import (
+    OTELA_BYTES_MAX,
     REMEDIES,
     Settled,
     _Given,
     settle,
-    with_value,
-    without_member,
 )
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.matching import Wish
+from opentela.router.members import FIELDS_MAX
 
 BODY = b'{"model":"m"}'
 
@@ -205,50 +203,34 @@ def test_every_field_has_its_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "left"),
+    "otela",
     [
-        (b'{"otela":{}}', b"{}"),
-        (b'{ "otela" : {"a":[1,{"b":"}"}]} }', b"{ }"),
-        (b'{"otela":1,"a":2}', b'{"a":2}'),
-        (b'{"a":"\\"otela\\":,{}", "otela": "x,\\\\" }', b'{"a":"\\"otela\\":,{}"}'),
-        (b'{"a":{"otela":1},\n "otela":[1],\n "b":[{"otela":3}]}',
-         b'{"a":{"otela":1},\n "b":[{"otela":3}]}'),
-        (b'{"a":1,"\\u006ftela":2}', b'{"a":1}'),
-        (b'{"a":1}', b'{"a":1}'),
+        b'{"site":"a","site":"b"}',
+        b'{"site":"a","s\\u0069te":"b"}',
+        b'{"label":{"team":"a","team":"b"}}',
     ],
-)  # fmt: skip
-def test_a_member_is_taken_out_and_nothing_else(body: bytes, left: bytes) -> None:
-    """Wherever it stands, and whatever looks like it."""
-    assert without_member(body, "otela") == left
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@given(
-    members=st.dictionaries(st.text(max_size=6), JSON, max_size=6),
-    value=JSON,
-    at=st.integers(0, 6),
-    indent=st.sampled_from([None, 0, 3]),
-    ascii_only=st.booleans(),
 )
-def test_any_object_survives_surgery(
-    members: dict[str, Any], value: Any, at: int, indent: int | None, *, ascii_only: bool
-) -> None:
-    """What is left reads as if the member had never been there, or had another value."""
-    members.pop("otela", None)
-    items = list(members.items())
-    items.insert(at, ("otela", value))
-    body = json.dumps(dict(items), indent=indent, ensure_ascii=ascii_only).encode(
-        "utf-8", "surrogatepass"
-    )
-    assert json.loads(without_member(body, "otela").decode("utf-8", "surrogatepass")) == members
-    changed = json.loads(with_value(body, "otela", b'"new"').decode("utf-8", "surrogatepass"))
-    assert changed == {**members, "otela": "new"}
-    assert list(changed) == [name for name, _ in items]
+def test_a_wish_that_is_said_twice_is_refused(otela: bytes) -> None:
+    """One of the two would be dropped, and a prompt go where its sender did not want it."""
+    body = b'{"model":"m","otela":%b}' % otela
+    fault = settle("m", body, headers=(), otela=otela, is_pinned=False)
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.param) == (FaultKind.BAD_REQUEST, "otela")
+    assert "more than once" in fault.message
+
+
+def test_an_object_larger_than_headers_may_be_is_refused() -> None:
+    """Reading it would take as long as it is large."""
+    otela = b'{"site":["%b"]}' % (b"a" * OTELA_BYTES_MAX)
+    fault = settle("m", b'{"otela":%b}' % otela, headers=(), otela=otela, is_pinned=False)
+    assert isinstance(fault, Fault)
+    assert f"more than {OTELA_BYTES_MAX} bytes" in fault.message
+
+
+def test_who_pins_in_a_body_of_too_many_fields_is_told_of_the_header() -> None:
+    """Headers say the same, and nothing must be looked for."""
+    body = b'{"model":"m@abcdef","x":[%b0]}' % (b'{"":0},' * (FIELDS_MAX + 1))
+    fault = settle("m@abcdef", body, headers=(), otela=b"", is_pinned=True)
+    assert isinstance(fault, Fault)
+    assert fault.param == "model"
+    assert "x-otela-" in fault.message

@@ -6,7 +6,7 @@ import pytest
 
 from opentela.router import openai
 from opentela.router.fault import Fault, FaultKind
-from opentela.router.openai import MODEL_CHARS_MAX, NESTING_MAX, Ask, read_ask
+from opentela.router.openai import BRACKETS_MAX, MODEL_CHARS_MAX, NESTING_MAX, Ask, read_ask
 
 
 def refusal(body: bytes) -> Fault:
@@ -109,11 +109,16 @@ def test_a_key_of_somebody_else_may_be_repeated() -> None:
     assert read_ask(b'{"model":"m","x":1,"x":2}') == Ask("m", streams=False)
 
 
-def test_what_only_one_of_two_readers_takes_is_refused() -> None:
-    """The slower look is a second opinion, and must not crash on what the first let through."""
+def test_a_second_look_at_what_cannot_be_read_is_a_refusal() -> None:
+    """It must not crash on what the first let through."""
     fault = openai._repeated(b'{"model":')
     assert fault is not None
-    assert fault.message.startswith("The body is not JSON")
+    assert "not a JSON object" in fault.message
+
+
+def test_brackets_are_bounded() -> None:
+    """Millions of them would stop the router for others while they are looked at."""
+    assert "brackets" in refusal(b'{"model":"m","x":[%b0]}' % (b"[]," * BRACKETS_MAX)).message
 
 
 @pytest.mark.parametrize("levels", [1000, 100_000, 3_000_000])

@@ -6,8 +6,9 @@ out of the body before an engine sees it, and a pinned model gets its plain name
 stays.
 """
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -15,12 +16,18 @@ from msgspec import UNSET, Meta, UnsetType
 
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.matching import NO_WISH, Wish
+from opentela.router.members import MembersError, with_value, without_member
 
 HEADER_PREFIX: Final = b"x-otela-"
 MODEL_HEADER: Final = b"x-otela-model"
 VALUES_MAX: Final = 64
 """Alternatives of one constraint."""
 PIN: Final = "@"
+OTELA_BYTES_MAX: Final = 64 * 1024
+"""Of the object in a body: as much as a head may have, where the same can be said."""
+_BLANKS: Final = b" \t\r\n"
+_BLANKS_MAX: Final = 64
+"""Before a body, as far as anybody looks."""
 
 _Word: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 _Words: TypeAlias = _Word | Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=VALUES_MAX)]
@@ -84,14 +91,11 @@ def settle(
     parts = [_of_headers(headers)] if headers else []
     if otela:
         parts.append(_of_object(otela))
-        body = without_member(body, "otela")
     if is_pinned:
         model, _, fingerprint = model.rpartition(PIN)
-        pinned = _read({"fingerprint": fingerprint}, "model")
-        parts.append(pinned)
+        parts.append(_read({"fingerprint": fingerprint}, "model"))
         if not body[:_BLANKS_MAX].lstrip(_BLANKS).startswith(b"{"):
             return _bad("Pin by the header x-otela-fingerprint where the body is no JSON.", "model")
-        body = with_value(body, "model", msgspec.json.encode(model))
     wish = NO_WISH
     for part in parts:
         if isinstance(part, Fault):
@@ -100,6 +104,13 @@ def settle(
         if isinstance(joined, Fault):
             return joined
         wish = joined
+    try:
+        if otela:
+            body = without_member(body, "otela")
+        if is_pinned:
+            body = with_value(body, "model", msgspec.json.encode(model))
+    except MembersError as error:
+        return _bad(f"{error} Headers x-otela-… say the same.", "otela" if otela else "model")
     return Settled(model, wish, body)
 
 
@@ -134,13 +145,30 @@ def _listed(text: str, name: str) -> object:
 
 
 def _of_object(otela: bytes) -> Wish | Fault:
+    if len(otela) > OTELA_BYTES_MAX:
+        return _bad(f"The field 'otela' has more than {OTELA_BYTES_MAX} bytes.", "otela")
     try:
         given = msgspec.json.decode(otela)
+        json.loads(otela, object_pairs_hook=_once)
     except msgspec.DecodeError:
         return _bad("The field 'otela' is not JSON.", "otela")
+    except _RepeatedError as repeated:
+        return _bad(f"Within 'otela' {str(repeated)[:128]!r} stands more than once.", "otela")
     if not isinstance(given, dict):
         return _bad(f"The field 'otela' must be an object; it knows {_known()}.", "otela")
     return _read(given, "otela")
+
+
+class _RepeatedError(Exception):
+    """One of two wishes would be dropped silently."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    names: dict[str, None] = {}
+    for name, _ in pairs:
+        if name in names:
+            raise _RepeatedError(name)
+        names[name] = None
 
 
 def _read(given: dict[str, Any], where: str) -> Wish | Fault:
@@ -239,69 +267,3 @@ def _joined_labels(one: Wish, other: Wish) -> tuple[tuple[str, tuple[str, ...]],
     for name, values in other.labels:
         labels[name] = _common("label", labels.get(name, ()), values)
     return tuple(sorted(labels.items()))
-
-
-# Bodies ----------------------------------------------------------------------
-
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
-_BLANKS: Final = b" \t\r\n"
-_BLANKS_MAX: Final = 64
-"""Before a body, as far as anybody looks."""
-
-
-class _Member(NamedTuple):
-    """Where one member of the outermost object stands: its name, its value, and what follows."""
-
-    name: str
-    name_at: int
-    value_at: int
-    value_end: int
-    comma_before: int
-
-
-def _members(body: bytes) -> Iterator[_Member]:
-    """Yield the members of the outermost object of *body*, which is JSON."""
-    depth = 0
-    name_at, name_end, value_at, comma = -1, -1, -1, -1
-    for token in _TOKEN.finditer(body):
-        kind = body[token.start()]
-        if kind in b"{[":
-            depth += 1
-        elif depth == 1 and kind in b",}" and value_at >= 0:
-            name = msgspec.json.decode(body[name_at:name_end], type=str)
-            yield _Member(name, name_at, value_at, token.start(), comma)
-            comma, value_at = token.start(), -1
-            depth -= kind == ord("}")
-        elif kind in b"}]":
-            depth -= 1
-        elif depth == 1 and kind == ord(":") and value_at < 0:
-            value_at = token.end()
-        elif depth == 1 and kind == ord('"') and value_at < 0:
-            name_at, name_end = token.span()
-
-
-def without_member(body: bytes, name: str) -> bytes:
-    """Return *body*, a JSON object, without its member *name*; every other byte stays."""
-    members = list(_members(body))
-    for index, member in enumerate(members):
-        if member.name != name:
-            continue
-        if index + 1 < len(members):
-            return body[: member.name_at] + body[members[index + 1].name_at :]
-        start = member.comma_before if index else member.name_at
-        return body[:start] + body[member.value_end :]
-    return body
-
-
-def with_value(body: bytes, name: str, value: bytes) -> bytes:
-    """Return *body*, a JSON object, with another value of its member *name*."""
-    for member in _members(body):
-        if member.name == name:
-            old = body[member.value_at : member.value_end]
-            left = len(old) - len(old.lstrip(_BLANKS))
-            right = len(old) - len(old.rstrip(_BLANKS))
-            kept = old[:left], old[len(old) - right :]
-            return b"".join(
-                (body[: member.value_at], kept[0], value, kept[1], body[member.value_end :])
-            )
-    return body
