@@ -12,9 +12,11 @@ from tests.integration.data.fabric import PATH
 
 from opentela.mesh import access as access_files
 from opentela.mesh import data_client
+from opentela.mesh.identity import Identity
 from opentela.stream.callee import CalleeSettings
 from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings
+from opentela.tasks import Tasks
 
 KEEPALIVE_S = 0.1
 
@@ -23,13 +25,19 @@ async def main(access: str, port: str, announce: str) -> None:
     client = await data_client.connect(access_files.read(Path(access)), name="session")
     settings = GatewaySettings(stream=CalleeSettings(keepalive_s=KEEPALIVE_S))
     engine = EngineHttp(EngineAddress("127.0.0.1", int(port)))
-    await Gateway(client, PATH, engine, settings=settings).start()
-    _announce(Path(announce))
-    await asyncio.Event().wait()
+    key = Identity.new()
+    async with Tasks() as tasks:
+        gateway = Gateway(client, PATH, engine, settings=settings, provider=key, spawn=tasks.spawn)
+        await gateway.start()
+        _announce(Path(announce), key)
+        await asyncio.Event().wait()
 
 
-def _announce(file: Path) -> None:
-    file.write_text("ready")
+def _announce(file: Path, key: Identity) -> None:
+    """Show the session's public key, at once and whole."""
+    part = file.with_suffix(".part")
+    part.write_text(key.key)
+    part.rename(file)
 
 
 if __name__ == "__main__":

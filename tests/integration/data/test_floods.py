@@ -1,5 +1,7 @@
 """A session that sends what nobody asked for does not take a router down with it."""
 
+import time
+
 import pytest
 from tests.integration.data.builder import Builder
 from tests.integration.data.carriers import echo, hang, scene
@@ -108,3 +110,14 @@ async def test_headers_larger_than_any_client_takes_fail_the_stream(build: Build
     failure = (await asked.wait()).failure
     assert failure is not None
     assert failure.kind is FailKind.PROTOCOL
+
+
+async def test_who_is_cut_off_with_its_provider_is_not_asked_in_vain(build: Builder) -> None:
+    """Its answers would be thrown away: a request learns that at once, and goes elsewhere."""
+    fabric, _ = await build(echo)
+    provider = fabric.link._learn(PATH).answers.rpartition(".")[0]
+    while not fabric.link._guard.strange(time.monotonic(), provider):
+        pass
+    refused = (await fabric.ask().wait()).failure
+    assert refused is not None
+    assert (refused.kind, refused.definite) == (FailKind.REFUSED, True)
