@@ -23,7 +23,7 @@ WORKERS ?= 2
 
 .PHONY: help
 help:  ## Print this
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: dev
 dev: $(INSTALLED)  ## Make .venv with everything to develop, and the commit hooks

@@ -140,7 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx else "otela"
-        sys.stderr.write(f"{name}: {_one_line(error.format_message())}; see {name} --help\n")
+        said = _one_line(error.format_message())
+        further = " See" if said.endswith("?") else "; see"
+        sys.stderr.write(f"{name}: {said}{further} {name} --help\n")
         code = error.exit_code
     except click.ClickException as error:
         sys.stderr.write(f"otela: {_one_line(error.format_message())}\n")

@@ -179,6 +179,9 @@ async def test_a_home_of_an_earlier_version_goes_on_as_one_of_this(up: Up) -> No
     await supervisor.communicate()
     assert supervisor.returncode == 0
     assert await up.interrupt() == (0, "")
+    code, out, err = await up.output("status")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"otela status: the mesh in {up.home} is not up; start it with otela up")
 
 
 async def test_a_home_holds_one_mesh(up: Up) -> None:
@@ -190,12 +193,12 @@ async def test_a_home_holds_one_mesh(up: Up) -> None:
 
 
 async def test_a_taken_port_is_named(up: Up) -> None:
-    """The message names the address; everything that was started is ended again."""
+    """The message names the address and the option; nothing that was started is left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, out, err = await up.output("up", "--api", address)
     assert (code, out) == (1, "")
-    assert f"{address} is already in use" in err
+    assert err.startswith(f"otela up: {address} is already in use; choose another port for --api")
     assert err.count("\n") == 1
     assert up.left() == []
 

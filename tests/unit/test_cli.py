@@ -67,7 +67,7 @@ def test_a_command_that_works_exits_0(capsys: pytest.CaptureFixture[str]) -> Non
         (["router", "--fail", "config"], 2, "otela router: a.b = 0 is wrong; give 1\n"),
         (["router", "--fail", "usage"], 2, "otela router: Give one thing; see otela router --help"),
         (["router", "--flail"], 2, "otela router: No such option '--flail'"),
-        (["rooter"], 2, "otela: No such command 'rooter'. Did you mean 'router'?; see"),
+        (["rooter"], 2, "otela: No such command 'rooter'. Did you mean 'router'? See"),
         (["absent"], 1, "otela: absent needs httptools, which is not installed; run: pip install"),
         (["router", "--fail", "abort"], 130, ""),
     ],

@@ -140,7 +140,9 @@ def sessions(
                 _print_json(listed)
             else:
                 console = Console()
-                table = tables.sessions(listed, console.options, provider_access=provider_access)
+                table = tables.sessions(
+                    listed, console.options, provider_access=provider_access, model=model
+                )
                 tables.show(console, table)
 
         await look.until_stopped(life, work())
@@ -250,13 +252,14 @@ def _home(chosen: Path | None) -> Home:
 
 
 def _access(home: Home, chosen: Path | None) -> Path:
-    path = chosen or home.tool_access
-    if not path.exists() and chosen is None:
+    if chosen is None and home.state() is None:
+        known = home.tool_access.exists()
         raise UnavailableError(
-            f"there is no mesh in {home.path}",
-            remedy="start one with otela up, or name another with --access FILE",
+            f"the mesh in {home.path} is not up" if known else f"there is no mesh in {home.path}",
+            remedy=f"start {'it' if known else 'one'} with otela up,"
+            " or name another with --access FILE",
         )
-    return path
+    return chosen or home.tool_access
 
 
 def _print_json(value: object) -> None:

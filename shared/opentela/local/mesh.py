@@ -72,12 +72,13 @@ class LocalMesh:
 
         Raises:
             UnavailableError: Somebody runs it already, a part does not start, a port is taken.
-            ConfigError: *api* is no address.
+            ConfigError: *api* is no address, or none of this host.
         """
-        health.split_address(api, field="--api")
+        host, port = health.split_address(api, field="--api")
         home.prepare()
         async with AsyncExitStack() as stack:
             stack.enter_context(home.occupied())
+            _see_free(host, port, api)
             http = await stack.enter_async_context(aiohttp.ClientSession())
             mesh = cls(home, http, clock)
             mesh._api, mesh._placer = api, placer
@@ -228,6 +229,15 @@ class LocalMesh:
             page = process.health
             url = self.api if part.name == "router" else page
         return Running(name=part.name, pid=process.pid, url=url, log=str(process.log), health=page)
+
+
+def _see_free(host: str, port: int, api: str) -> None:
+    # The router would say the same, but of a field that nobody sets here.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise health.listen_error(error, api, field="--api") from error
 
 
 def free_ports(count: int) -> list[int]:

@@ -26,6 +26,8 @@ _STATE_STYLE: Final = {
     "LEFT": "dim",
 }
 _SESSION_SHOWN: Final = 8
+_MODELS_WIDTH: Final = 21
+"""Of an event: most names fit, and a terminal of 80 columns still shows the line whole."""
 _CLOCK: Final = slice(11, 19)
 """Of an RFC 3339 time in UTC: hours, minutes, seconds."""
 
@@ -42,9 +44,15 @@ def short(session: str, *, style: str = "") -> Text:
 
 
 def sessions(
-    rows: Sequence[SessionRow], options: ConsoleOptions, *, provider_access: str = "FILE"
+    rows: Sequence[SessionRow],
+    options: ConsoleOptions,
+    *,
+    provider_access: str = "FILE",
+    model: str = "",
 ) -> RenderableType:
-    """Return the sessions as a table, or what to do when there is none."""
+    """Return the sessions, of *model* if not empty, as a table, or what to do when there is none."""
+    if model and not rows:
+        return _commands(f"No session offers {model}. What is offered:", "otela sessions")
     if not rows:
         return no_session(provider_access)
     shown = [column for column in _COLUMNS if options.max_width >= column.from_width]
@@ -108,7 +116,7 @@ def event(one: LifecycleEvent) -> Text:
     parts = [
         plain(f"{one.at[_CLOCK]}Z", style="dim"),
         plain(f"{one.kind:<9}", style=_STATE_STYLE.get(one.kind, "")),
-        plain(", ".join(one.models)),
+        plain(f"{', '.join(one.models) or _NOTHING:<{_MODELS_WIDTH}}"),
         plain(f"{one.site}/{one.node}", style="dim"),
         short(one.session, style="dim"),
     ]

@@ -41,13 +41,15 @@ def role_access(
         expires_at: Unix seconds; 0 for never.
 
     Raises:
-        ConfigError: The name is none, or belongs to another role; only a registry has a site.
+        ConfigError: The name is none, or belongs to another role; only a registry has a site; a
+            server is none. Nobody was let in then.
     """
     ids.name(name, field="name")
     if site:
         ids.name(site, field="site")
         if role != "registry":
             raise ConfigError(f"a {role} has no site", remedy="leave --site away")
+    dialled = _dialled(layout, servers)
     is_system = role == "sys"
     allowed = (
         permissions.SYSTEM if is_system else permissions.of(Member(role=Role(role), name=name))
@@ -66,7 +68,7 @@ def role_access(
             ),
             allowed,
         )
-    access = _access(layout, role, name, servers, credentials)
+    access = _access(layout, role, name, dialled, credentials)
     if role != "registry":
         return access
     signer = layout.identity("signing")
@@ -92,10 +94,14 @@ def invite(
         site: The only site that it may speak from; empty for any.
         servers: Where it dials, such as its site's leaf; the hub when empty.
         expires_at: Unix seconds; 0 for never.
+
+    Raises:
+        ConfigError: A name or a server is none. Nobody was let in then.
     """
     ids.name(provider, field="provider")
     if site:
         ids.name(site, field="site")
+    dialled = _dialled(layout, servers)
     member = Member(role=Role.PROVIDER, name=provider, provider=provider, site=site or EVERY)
     admission = Admission(
         key="",
@@ -108,7 +114,7 @@ def invite(
     )
     with layout.locked():
         credentials = admit(layout, admission, permissions.of(member))
-    access = _access(layout, "provider", provider, servers, credentials)
+    access = _access(layout, "provider", provider, dialled, credentials)
     warrant = warrants.issue(
         layout.identity("signing"),
         access.identity.key,
@@ -239,20 +245,24 @@ def _is_over(admission: Admission, now: float) -> bool:
     return 0 < admission.expires_at < now
 
 
+def _dialled(layout: MeshLayout, servers: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(servers) or layout.facts.servers
+    for url in chosen:
+        accesses.server(url)
+    return chosen
+
+
 def _access(
     layout: MeshLayout,
     role: accesses.Role,
     name: str,
-    servers: Sequence[str],
+    servers: tuple[str, ...],
     credentials: str,
 ) -> Access:
-    chosen = tuple(servers) or layout.facts.servers
-    for url in chosen:
-        accesses.server(url)
     return Access(
         name=name,
         role=role,
-        servers=chosen,
+        servers=servers,
         ca=layout.ca.read_text() if layout.ca.exists() else "",
         credentials=credentials,
     )

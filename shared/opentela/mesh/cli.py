@@ -139,7 +139,7 @@ def init(
     if as_json:
         print_json({"dir": str(folder), **msgspec.to_builtins(layout.facts)})
         return
-    click.echo(f"{name} is set up in {folder}; its keys/ must never get lost, nor out")
+    click.echo(f"{name} is set up in {folder}; lose nothing in its keys/, and show it to nobody")
     click.echo(f"  start the hub    otela mesh serve {layout.conf}")
     click.echo(f"  then a registry  otela registry --set access={layout.access('registry')}")
     click.echo(f"  and a router     otela router --set access={layout.access('router')}")
@@ -168,7 +168,7 @@ def role(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Let one more registry, router or tool in.
+    """Let one more registry, router, placer or tool in.
 
     Does nothing if its access file is there already.
     """
@@ -336,4 +336,4 @@ def _told(path: Path, access: Access, *, as_json: bool, is_new: bool = True) -> 
         print_json({key: value for key, value in told.items() if key != "credentials"})
         return
     click.echo(f"{path}: {'' if is_new else 'already '}lets in {access.role} {access.name}")
-    click.echo("  hand it over by a private way; whoever has it, is that")
+    click.echo("  hand it over by a private way: whoever has the file is taken for that one")

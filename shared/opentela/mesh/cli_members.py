@@ -58,6 +58,7 @@ def members(*, folder: Path, as_json: bool) -> None:
         print_json(msgspec.to_builtins(admissions))
         return
     now = _CLOCK.wall()
+    click.echo(f"{'ID':<10}  {'ROLE':<9} {'NAME':<20} {'SITE':<12} {'SINCE':<10}  STANDING")
     for one in admissions:
         if one.is_system and one.role == "leaf":
             continue  # the same server once more

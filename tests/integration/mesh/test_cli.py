@@ -134,10 +134,13 @@ def test_an_invitation_says_who_where_and_for_how_long(run: Otela, tmp_path: Pat
     assert claims["exp"] - claims["iat"] == 30 * 86400
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     run("invite", "--provider", "p", "--expires", "soon", code=2)
-    run("invite", "--provider", "p", "--server", "http://x", code=2)
+    run("invite", "--provider", "wrong", "--server", "http://x", code=2)
+    run("role", "--role", "router", "--name", "wrong", "--server", "http://x", code=2)
+    assert "wrong" not in run("members").output
     members = json.loads(run("members", "--json").output)
     assert [one["role"] for one in members][-1] == "provider"
-    assert "30.0 days left" in run("members").output
+    heading, *_, last = run("members").output.splitlines()
+    assert last[heading.index("STANDING") :] == "30.0 days left"
 
 
 def test_a_site_without_a_way_to_the_hub_is_refused_before_anything_is_written(

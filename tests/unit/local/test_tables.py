@@ -57,6 +57,12 @@ def test_an_empty_mesh_says_what_to_do() -> None:
     assert "otela start --access" in printed(80, tables.sessions([], options(80).options))
 
 
+def test_a_model_that_nobody_offers_is_named() -> None:
+    """Others may be offered: it would be untrue that none is."""
+    text = printed(80, tables.sessions([], options(80).options, model="huge"))
+    assert text.splitlines() == ["No session offers huge. What is offered:", "  otela sessions"]
+
+
 def test_foreign_text_cannot_steer_the_terminal() -> None:
     """A model name is a provider's; escapes and markup come out as they are."""
     evil = rows.row(record(Lifecycle.SERVING, "\x1b[31mred", "[bold]x[/bold]"), BORN_MS)
@@ -88,9 +94,12 @@ def test_an_event_is_one_line() -> None:
         reason="walltime\nis over",
     )
     line = tables.event(event).plain
-    assert line.startswith("08:00:00Z  LEFT       m  alps/n1")
+    assert line.startswith("08:00:00Z  LEFT       m  ")
+    place = line.index("  alps/n1")
     assert line.endswith("walltime·is over")
-    assert tables.event(msgspec.structs.replace(event, models=())).plain.count("  -  ") == 1
+    unnamed = tables.event(msgspec.structs.replace(event, models=())).plain
+    assert unnamed.startswith("08:00:00Z  LEFT       -  ")
+    assert unnamed.index("  alps/n1") == place
 
 
 def test_models_show_how_many_may_be_routed_to() -> None:
