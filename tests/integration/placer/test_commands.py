@@ -116,11 +116,24 @@ def test_a_trace_is_replayed_into_a_page(tmp_path: Path) -> None:
     assert json.loads(otela(*arguments).stdout) == told
 
 
+def test_what_two_sizes_have_in_common_is_said_once(tmp_path: Path) -> None:
+    """Nodes are whole, so that near sizes may come to the same."""
+    ended = otela(
+        *("replay", "conversation.csv", "--inventory", "replay-inventory.toml"),
+        *("--sizes", "0.5,0.51", "--policy", "static", "--policy", "dynamic"),
+        *("--out", str(tmp_path)),
+    )
+    assert ended.returncode == 0, ended.stderr
+    said = [line for line in ended.stdout.splitlines() if line.startswith(("At ", "For "))]
+    assert said
+    assert len(said) == len(set(said))
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
         (("replay", "demand.toml", "--inventory", "inventory.toml"), "no known format"),
-        (("replay", "none.csv", "--inventory", "inventory.toml"), "none.csv cannot be read"),
+        (("replay", "none.csv", "--inventory", "inventory.toml"), ": none.csv cannot be read"),
         (
             ("replay", "rates.csv", "--inventory", "inventory.toml", "--sizes", "x"),
             "--sizes x",

@@ -71,7 +71,7 @@ def test_what_was_tried_is_left_out() -> None:
             Wish(sites=("etna",), context_min=1),
             "site",
             (
-                "at site etna serves the model 'm'; without the last of these constraints there is:"
+                "at site etna serves the model 'm'; without this constraint there is:"
                 " jura (2), alps (1)."
             ),
         ),

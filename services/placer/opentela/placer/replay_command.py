@@ -154,8 +154,9 @@ def _sizes(text: str) -> list[float]:
 
 def _trace(path: Path, seed: int, scale: float, lengths: dict[str, Means]) -> Trace:
     rng = random.Random(seed)  # noqa: S311  # repeatable on purpose
+    text = _text(path)
     try:
-        return parsed(_text(path), path.stem, rng, scale=scale, lengths=lengths)
+        return parsed(text, path.stem, rng, scale=scale, lengths=lengths)
     except UsageError as error:
         raise UsageError(f"{path}: {error}", remedy=error.remedy) from error
 
@@ -232,7 +233,8 @@ def sentences(made: Replayed) -> list[str]:
             said.append(
                 f"For {slo:.1%} as promised dynamic takes {own:.0f} GPU-hours, {way} {least}."
             )
-    return said
+    # Sizes that come to the same whole nodes say the same.
+    return list(dict.fromkeys(said))
 
 
 def write(made: Replayed, folder: Path) -> Path:

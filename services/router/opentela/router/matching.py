@@ -169,11 +169,12 @@ def unmatched(model: str, wish: Wish, candidates: Sequence[Candidate], wall: flo
         raise AssertionError("somebody matches")
     there = Counter(rule.there(wish, one, wall) or "unknown" for one in left)
     told = ", ".join(f"{what} ({count})" for what, count in there.most_common(_THERE_MAX))
+    unkept = "this constraint" if len(wanted) == 1 else "the last of these constraints"
     return Fault(
         kind=FaultKind.NO_MATCHING_SESSION,
         message=(
             f"No session {' '.join(wanted)} serves the model {model!r};"
-            f" without the last of these constraints there is: {told}."
+            f" without {unkept} there is: {told}."
         ),
         param=f"otela.{rule.field}",
     )
