@@ -3,17 +3,27 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from opentela.core.errors import EngineError
 from opentela.supervisor import proctree
+from opentela.supervisor.agent.events import AgentEvent, Ended, ReplicaEnded
+from opentela.supervisor.agent.replica import ReplicaProcess
 from opentela.supervisor.process import EngineProcess, reclaim
 from opentela.supervisor.proctree import Process
 from opentela.testing.fake_engine import SPAWN_MODES
@@ -327,3 +337,51 @@ async def test_control_of_the_fake_can_be_used_through_its_port(start: Start) ->
     started.process.stop(1.0)
     await started.process.ended()
     assert alive(family) == []
+
+
+def open_files() -> int:
+    """Return how many this process has."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("word", "around", "reason"),
+    [
+        ("a\0b", nullcontext, "cannot be passed on: embedded null byte"),
+        ("x" * 200_000, nullcontext, "no process can be started: Argument list too long"),
+        ("x", no_more_files, "no process can be started: Too many open files"),
+    ],
+)
+async def test_a_process_that_cannot_be_started_says_why(
+    word: str, around: Callable[[], AbstractContextManager[None]], reason: str
+) -> None:
+    """And ends nothing else that this process does."""
+    process = EngineProcess(
+        tail_lines=5, copier=None, on_line=lambda _: None, on_exit=lambda _: None
+    )
+    before = open_files()
+    with around(), pytest.raises(EngineError, match=reason):
+        await process.spawn([sys.executable, word], dict(os.environ))
+    assert open_files() == before
+    assert process.has_ended
+
+
+async def test_an_agents_replica_that_cannot_be_started_is_told_as_failed() -> None:
+    """Its neighbours go on."""
+    told: list[AgentEvent] = []
+    for word, around in (("a\0b", nullcontext), ("x", no_more_files)):
+        replica = ReplicaProcess("01J", 0, tell=told.append, on_line=lambda _: None)
+        with around():
+            await replica.run([word], dict(os.environ))
+    assert [one.how for one in told if isinstance(one, ReplicaEnded)] == [Ended.GAVE_UP] * 2

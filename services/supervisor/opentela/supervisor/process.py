@@ -96,17 +96,13 @@ class EngineProcess:
         Raises:
             EngineError: This host starts no process at all.
         """
-        ours, theirs = socket.socketpair()
-        read_end, write_end = os.pipe()
+        ours, theirs, read_end, write_end = _ends()
         try:
             self._guardian = _start_guardian(argv, environ, theirs, write_end, pass_fds)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             ours.close()
             os.close(read_end)
-            raise EngineError(
-                f"no process can be started: {os.strerror(error.errno or 0)}",
-                remedy="look at ulimit -u and at the memory of this host",
-            ) from error
+            raise not_started(error) from error
         finally:
             theirs.close()
             os.close(write_end)
@@ -230,6 +226,37 @@ def reclaim(within_s: float = STUCK_S) -> list[int]:
             ended[process.pid] = None
         time.sleep(_POLL_S)
     return list(ended)
+
+
+def not_started(error: OSError | ValueError) -> EngineError:
+    """Return what is to be said when no process could be started."""
+    if isinstance(error, ValueError):
+        return EngineError(
+            f"the command cannot be passed on: {error}",
+            remedy="look for a zero byte in its words and variables",
+        )
+    return EngineError(
+        f"no process can be started: {os.strerror(error.errno or 0)}",
+        remedy="look at ulimit -u and -n, and at the memory of this host",
+    )
+
+
+def _ends() -> tuple[socket.socket, socket.socket, int, int]:
+    """Return both ends of a control socket and of a pipe.
+
+    Raises:
+        EngineError: This process may have no more open files.
+    """
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise not_started(error) from error
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError as error:
+        ours.close()
+        theirs.close()
+        raise not_started(error) from error
 
 
 def _start_guardian(

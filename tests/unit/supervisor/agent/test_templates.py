@@ -149,6 +149,9 @@ def test_our_own_templates_are_right(name: str) -> None:
         ("t", TemplateConfig(command=("run", "{model}", "{prot}")), "{prot} stands for nothing"),
         ("t", TemplateConfig(command=("r", "{model}"), options={"x": ()}), "options.x is no value"),
         ("t", TemplateConfig(command=("r", "{model}"), env={"1": ""}), "'1' is no variable"),
+        ("t", TemplateConfig(command=("r", "{model}"), env={"A": "\0"}), "holds a zero byte"),
+        ("t", TemplateConfig(command=("r", "{model}\0")), "holds a zero byte"),
+        ("t", replace(PLAIN, options={"tp": ("\0",)}), "holds a zero byte"),
     ],
 )
 def test_a_wrong_template_is_refused_at_start(

@@ -1,6 +1,7 @@
 """What `otela submit` makes of its options, before Slurm is asked anything."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,13 @@ def test_a_short_job_is_not_warned(access: str) -> None:
         (["--time", "2h", "--model", "m", "--sbatch", "x"], "--sbatch 'x'"),
         (["--time", "2h", "--model", "m", "--set", "beat=1"], "unknown field beat"),
         (["--time", "2h", "--model", "m", "--template", "/no/such"], "--template /no/such"),
+        (["--time", "2h", "--model", "m", "--template", sys.executable], "no text"),
+        (["--time", "2h", "--model", "m", "--label", "x"], "--label 'x'"),
+        (
+            ["--time", "2h", "--model", "m", "--account", "a\n#SBATCH --wrap=b"],
+            "no option of sbatch",
+        ),
+        (["--time", "9" * 400 + "d", "--model", "m"], "is no length of time"),
     ],
 )
 def test_what_does_not_fit_is_one_line_before_a_job_waits_for_hours(

@@ -26,7 +26,7 @@ from opentela.supervisor.agent.events import (
     ReplicaSpoke,
     ReplicaStuck,
 )
-from opentela.supervisor.process import Ending, EngineProcess
+from opentela.supervisor.process import Ending, EngineProcess, not_started
 from opentela.telemetry import log as logs
 
 log: Final = logs.get_logger()
@@ -81,20 +81,23 @@ class ReplicaProcess:
 
     async def run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         """Run `otela start` with *arguments*, and tell how it goes until nothing is left of it."""
-        read_end, write_end = os.pipe()
         try:
-            heard = await self._listen(read_end)
-            try:
-                is_up = await self._process.spawn(
-                    [*_OTELA, "start", "--report-fd", str(write_end), *arguments],
-                    {**environ, START_VARIABLE: self._mark},
-                    pass_fds=(write_end,),
-                )
-            finally:
-                os.close(write_end)
-        except OtelaError as error:
-            self._tell(ReplicaEnded(self._start, self._launch, Ended.GAVE_UP, error.line()))
+            read_end, write_end = os.pipe()
+        except OSError as error:
+            self._gave_up(not_started(error))
             return
+        heard = await self._listen(read_end)
+        try:
+            is_up = await self._process.spawn(
+                [*_OTELA, "start", "--report-fd", str(write_end), *arguments],
+                {**environ, START_VARIABLE: self._mark},
+                pass_fds=(write_end,),
+            )
+        except OtelaError as error:
+            self._gave_up(error)
+            return
+        finally:
+            os.close(write_end)
         self._is_started = True
         if is_up:
             log.info("replica_started", start=self._start, launch=self._launch, pid=self.pid)
@@ -104,6 +107,9 @@ class ReplicaProcess:
         heard.close()
         await self._nothing_left()
         self._tell(ReplicaEnded(self._start, self._launch, _how(ending), self._why(ending)))
+
+    def _gave_up(self, error: OtelaError) -> None:
+        self._tell(ReplicaEnded(self._start, self._launch, Ended.GAVE_UP, error.line()))
 
     async def end_at_once(self) -> None:
         """Leave nothing behind: whoever calls this will not wait for long."""

@@ -60,6 +60,7 @@ def check(name: str, template: TemplateConfig) -> None:
     for variable in template.env:
         if not _VARIABLE.fullmatch(variable):
             raise ConfigError(f"{at}.env: {variable!r} is no variable", remedy="correct its name")
+    _check_texts(at, (*words, *template.env.values()))
 
 
 def argv(template: TemplateConfig, start: Start) -> tuple[str, ...]:
@@ -126,6 +127,11 @@ def check_allowed(model: str, *allowed: Sequence[str]) -> None:
         raise UsageError(
             f"model {model} is not allowed here", remedy="its provider lists what is under models"
         )
+
+
+def _check_texts(at: str, texts: Sequence[str]) -> None:
+    if wrong := next((one for one in texts if "\0" in one), ""):
+        raise ConfigError(f"{at}: {wrong!r} holds a zero byte", remedy="leave it away")
 
 
 def _is_model(model: str) -> bool:

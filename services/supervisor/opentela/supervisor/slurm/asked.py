@@ -47,9 +47,10 @@ def script_template(path: Path | None) -> str:
         return _template("job.sh")
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
         raise ConfigError(
-            f"--template {path}: {error.strerror}", remedy="name a file that can be read"
+            f"--template {path}: {why}", remedy="name a script that can be read"
         ) from error
 
 

@@ -15,7 +15,7 @@ from opentela import settings as all_settings
 from opentela.core.errors import ConfigError
 from opentela.service import Lifecycle, SystemClock
 from opentela.supervisor.agent.config import AgentConfig
-from opentela.supervisor.cli import admission
+from opentela.supervisor.cli import admission, pairs
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.slurm import asked, choice, desk, sbatch
 from opentela.supervisor.slurm.folder import Folder, root
@@ -134,6 +134,8 @@ def submit(*, dry_run: bool, follow: bool, as_json: bool, **given: Any) -> None:
     supervisor = _supervisor(given)
     given["access"] = given["access"] or supervisor.access
     admission(msgspec.structs.replace(supervisor, access=given["access"]))
+    pairs(given["labels"], "--label", needs_value=True)
+    pairs(given["aliases"], "--model-alias", needs_value=False)
     service = asked.service(given, supervisor.walltime, top=root(os.environ), environ=os.environ)
     if dry_run:
         click.echo(sbatch.whole_script(service.spec), nl=False)

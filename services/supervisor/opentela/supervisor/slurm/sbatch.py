@@ -20,7 +20,11 @@ _NO_REASONS: Final = ("None", "(null)", "N/A")
 
 
 def options(spec: JobSpec) -> list[str]:
-    """Return *spec* as options of sbatch, without its script."""
+    """Return *spec* as options of sbatch, without its script.
+
+    Raises:
+        ConfigError: One of them is none.
+    """
     wanted: list[tuple[str, object]] = [
         ("job-name", spec.name),
         ("time", _minutes(spec.time_limit_min)),
@@ -40,6 +44,9 @@ def options(spec: JobSpec) -> list[str]:
         ("comment", spec.comment),
     ]
     words = [f"--{name}={value}" for name, value in wanted if value]
+    if wrong := next((word for word in words if not word.isprintable()), ""):
+        # In a script, a line break would begin an option of its own.
+        raise ConfigError(f"{wrong!r} is no option of sbatch", remedy="write it on one line")
     words += ["--requeue" if spec.requeue else "--no-requeue", "--open-mode=append"]
     return words + [_option(one) for one in spec.extra]
 
