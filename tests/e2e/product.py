@@ -233,10 +233,11 @@ class Product:
         *settings: str,
         address: str = "",
         at: "Leaf | None" = None,
+        place: Place | None = None,
     ) -> Service:
         """Start a router and wait until it knows the mesh; `url` is where clients connect."""
         access = self.admit("router", name, at)
-        place = at.place if at else self.public
+        place = place or (at.place if at else self.public)
         address = address or f"{place.address}:0"
         service = self.launch(
             *(name, place, "router"),

@@ -6,8 +6,16 @@ import urllib.error
 from pathlib import Path
 
 import pytest
+from tests.e2e.netns import Lab
 from tests.e2e.processes import wait_until
-from tests.e2e.product import NOTHING_TO_LEARN, Product, Service, fetch, wait_for_models
+from tests.e2e.product import (
+    NOTHING_TO_LEARN,
+    Namespace,
+    Product,
+    Service,
+    fetch,
+    wait_for_models,
+)
 from tests.e2e.scenes import MODEL, fake_engine
 
 pytestmark = pytest.mark.nats
@@ -61,3 +69,43 @@ def test_a_dialled_session_serves_on_without_its_leaf_and_no_longer_than_it_live
 def fetch_models(router: Service) -> list[str]:
     """Return the models that a router lists."""
     return [one["id"] for one in json.loads(fetch(f"{router.url}/v1/models"))["data"]]
+
+
+@pytest.mark.netns
+@pytest.mark.slow
+def test_a_session_of_another_host_is_dialled_where_its_site_is_named(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Under TLS, by the one router whose operator trusts the site; the others ask over the mesh."""
+    with Product(tmp_path, public=Namespace(lab, "hub")) as product:
+        product.start_hub()
+        product.start_registry("registry", NOTHING_TO_LEARN)
+        site, other_host = Namespace(lab, "n1"), Namespace(lab, "n2")
+        leaf = product.start_leaf("site-a", site)
+        sites = {"trusts": 'direct.sites=["site-a"]', "does-not": 'direct.sites=["site-b"]'}
+        routers = [
+            product.start_router(name, setting, place=other_host) for name, setting in sites.items()
+        ]
+        door = f"door.address={site.address}:0"
+        session = product.start_engine("alpha", leaf, fake_engine("alpha"), door)
+        session.wait_for("session_announced", lifecycle="SERVING")
+        assert session.wait_for("door_opened")["tls"] is True
+        for router in routers:
+            wait_until(
+                lambda url=router.url: served(other_host, url),  # type: ignore[misc]
+                "an answer",
+                within_s=20.0,
+            )
+        trusts, does_not = routers
+        trusts.wait_for("channel_dialled")
+        assert served(other_host, trusts.url)
+        assert not list(does_not.events("channel_dialled"))
+        assert not list(does_not.events("channel_not_made"))
+
+
+def served(place: Namespace, url: str) -> bool:
+    """Return whether a request from *place* is answered."""
+    try:
+        return "alpha-" in json.dumps(place.fetch(f"{url}/v1/chat/completions", ASKED))
+    except AssertionError:
+        return False
