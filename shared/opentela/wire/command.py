@@ -69,7 +69,16 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop", tag_field="kin
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True, tag="look", tag_field="kind"):
-    """Say what you hold; changes nothing and is of no term."""
+    """Say what you hold; starts and stops nothing.
+
+    Whoever hears of a later term takes no command of an older one any more. So what a placer sent
+    before it lost its lease is done before this is answered, or not at all.
+
+    Attributes:
+        term: Of the lease under which the placer leads; 0 when it only looks.
+    """
+
+    term: int = 0
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,11 +34,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         placer: Its name; empty when it has given the lease back.
         instance: Of its process, for one name may be used twice by mistake.
         lease_s: Others may take over when the entry has not changed for so long.
+        ahead: By how much terms are ahead of revisions, since agents once knew of later terms than
+            the bucket had revisions. Whoever takes over keeps it.
     """
 
     placer: str = ""
     instance: str = ""
     lease_s: float = 0.0
+    ahead: int = 0
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

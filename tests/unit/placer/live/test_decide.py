@@ -5,8 +5,9 @@ import pytest
 from tests.unit.placer.live import parts
 
 from opentela.placer.live.config import ModelConfig, PlacerConfig
-from opentela.placer.live.decide import Decided, Planner, PoolSeen, Question
+from opentela.placer.live.decide import Decided, Planner, Question
 from opentela.placer.live.demand import Asked
+from opentela.placer.live.pools import PoolSeen
 from opentela.placer.live.specs import specs
 from opentela.placer.problem import Group
 
@@ -98,7 +99,7 @@ def test_a_place_that_has_no_room_is_not_planned_for() -> None:
     """Until it is tried again."""
     told = decided(question(a=1.0), shut=(group("a"),))
     assert told.target == {}
-    assert told.notes == ("a fits no agent that there is",)
+    assert told.notes == ("a finds no room for now, and is tried again",)
 
 
 def test_engines_that_others_started_serve_too() -> None:
@@ -149,6 +150,22 @@ def test_what_the_simulator_knows_needs_no_capacity() -> None:
     assert told.is_change
     assert all(group.pp == 1 for group in told.target)
     assert told.capacity_rps[model.name] > 5.0
+
+
+def test_a_promise_that_cannot_be_kept_does_not_keep_a_model_from_being_served() -> None:
+    """Nor do lengths that no engine can hold; it is said."""
+    model = ModelConfig(name="Qwen/Qwen3-8B", template="vllm", ttft_s=0.001)
+    config = PlacerConfig(access="none", models=(model,))
+    known, _ = specs(config.models, lambda _: {})
+    pool = PoolSeen(
+        name="a/h100/4", site="a", hardware="NVIDIA H100 80GB HBM3", agents=2, gpus=4,
+        templates=("vllm",),
+    )  # fmt: skip
+    for tokens, why in ((900, "promises nowhere"), (2_000_000, "more tokens than fit")):
+        asked = Asked(model=model.name, rate_rps=0.5, in_tokens=tokens, out_tokens=200)
+        told = Planner(config, known).answer(Question(asked=(asked,), pools=(pool,)))
+        assert sum(told.target.values()) >= 1
+        assert any(why in note for note in told.notes)
 
 
 @pytest.mark.parametrize("agents", [0, 1])

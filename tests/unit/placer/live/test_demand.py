@@ -2,11 +2,12 @@
 
 import random
 
+import msgspec
 import pytest
 from tests.unit.placer.live import parts
 
 from opentela.placer.live.config import DemandConfig
-from opentela.placer.live.demand import UNKNOWN_RPS, Demands
+from opentela.placer.live.demand import TOKENS_MAX, UNKNOWN_RPS, Demands
 
 CONFIG = DemandConfig(window_s=600.0, fast_s=60.0, learn_s=120.0)
 
@@ -86,3 +87,29 @@ def test_it_knows_when_it_has_listened_for_long_enough() -> None:
     one = demands()
     assert not one.has_learnt(119.0)
     assert one.has_learnt(120.0)
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        {"tokens_in": 10**18, "tokens_out": 10**18},
+        {"tokens_in": 100, "tokens_out": TOKENS_MAX + 1},
+        {"tokens_in": -5, "tokens_out": 7},
+        {"tokens_in": 5, "tokens_out": -7},
+    ],
+)
+def test_lengths_that_nothing_can_have_are_not_believed(counted: dict[str, int]) -> None:
+    """The request is demand all the same; the mean stays that of the others."""
+    one = demands()
+    one.add(1.0, [parts.used("a"), parts.used("a", **counted)])
+    told = one.of(2.0, "a")
+    assert (told.in_tokens, told.out_tokens) == (100, 50)
+    assert told.rate_rps == pytest.approx(0.2)
+
+
+def test_what_an_engine_does_not_find_was_not_turned_away() -> None:
+    """It serves the model, and somebody asked it for a path that it does not have."""
+    one = demands()
+    asked = msgspec.structs.replace(parts.used("a", status=404), session=parts.session(1))
+    one.add(1.0, [asked])
+    assert one.of(2.0, "a").refused_rps == 0

@@ -1,8 +1,10 @@
 """What is believed of agents and their replicas follows from what they and registries say."""
 
 import math
+from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.placer.live import parts
 
 from opentela.core import ids
@@ -13,6 +15,7 @@ from opentela.wire.command import Holding, Replica, Start
 NAMES = {"a": "a", "alias": "a", "b": "b"}
 WALL = 1_800_000_100.0
 NEW = ids.ulid(int((WALL - 5) * 1000), bytes(10))
+OTHER = ids.ulid(int((WALL - 4) * 1000), bytes(10))
 
 
 def fleet() -> tuple[Fleet, Agent]:
@@ -149,3 +152,32 @@ def test_engines_that_others_started_are_counted() -> None:
         ],
     )
     assert one.by_hand() == {("a", "a", "cpu", 1): 2}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "replicas"),
+    [
+        (1, [{}, {"start": OTHER}]),
+        (2, [{"tp": 3}]),
+        (4, [{"tp": -1}]),
+        (2, [{"tp": 0}]),
+        (2, [{"pp": 0}]),
+        (2, [{"tp": 64}]),
+        (5000, []),
+    ],
+)
+def test_an_answer_that_cannot_be_true_is_none(gpus: int, replicas: list[dict[str, Any]]) -> None:
+    """Else one agent that tells nonsense would keep anything from being planned at all."""
+    one, agent = fleet()
+    told = Holding(
+        hardware="cpu",
+        gpus=("0",) * gpus,
+        templates=("fake",),
+        replicas=tuple(msgspec.structs.replace(replica(), **changes) for changes in replicas),
+    )
+    assert one.hear(1.0, WALL, agent, told) == ([], [])
+    assert agent.fault.startswith("it tells of")
+    assert (agent.heard_at, agent.gpus, one.lives) == (0.0, 2, {})
+    one.hear(2.0, WALL, agent, holding(replica()))
+    assert agent.fault == ""
+    assert len(one.lives) == 1

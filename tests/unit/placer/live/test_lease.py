@@ -123,6 +123,42 @@ def test_without_a_bucket_one_is_made() -> None:
     assert isinstance(write, e.Write)
 
 
+def test_a_lease_that_is_lost_with_its_bucket_still_runs() -> None:
+    """Who held it does not know of the loss before it renews; a stranger to it need not wait."""
+    two = lease("two")
+    theirs = Held(revision=9, entry=Entry(placer="one", instance="one-i", lease_s=LEASE_S))
+    two.step(10.0, e.Seen(held=theirs))
+    assert two.step(10.5, e.Seen(held=None)) == [e.Make()]
+    assert two.step(10.6, e.Seen(held=Held())) == []
+    assert two.step(12.9, e.Seen(held=Held())) == []
+    (write,) = two.step(13.0, e.Seen(held=Held()))
+    assert isinstance(write, e.Write)
+    assert write.revision == 0
+
+
+def test_a_term_that_agents_have_outlived_becomes_later() -> None:
+    """By the next renewal, however many say so; who takes over goes on from there."""
+    one = led()
+    assert one.step(0.2, e.Outdone(term=900)) == []
+    assert one.step(0.3, e.Outdone(term=900)) == []
+    (write,) = one.step(0.5, e.Tick())
+    assert isinstance(write, e.Write)
+    assert one.term == 5
+    one.step(0.6, e.Written(revision=6, sent_at=0.5))
+    assert one.term == 901
+    assert one.step(0.7, e.Outdone(term=901)) == []
+    assert one.next_deadline() == 1.5
+    two = lease("two")
+    two.step(1.0, e.Seen(held=Held(revision=6, entry=write.entry)))
+    two.step(4.0, e.Tick())
+    (write,) = two.step(4.0, e.Seen(held=Held(revision=6, entry=write.entry)))
+    two.step(4.1, e.Written(revision=7, sent_at=4.0))
+    assert two.term > 901
+    (write,) = two.resign(4.2)
+    assert isinstance(write, e.Write)
+    assert write.entry.ahead == 896
+
+
 class Bucket:
     """The key, as JetStream keeps it."""
 

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from tests.unit.placer.live import parts
 from tests.unit.placer.live.world import World
@@ -10,7 +11,7 @@ from opentela.core import ids
 from opentela.placer.live import messages as m
 from opentela.placer.live.config import LeaseConfig
 from opentela.placer.live.machine import PlacerMachine
-from opentela.wire.command import Holding, Replica
+from opentela.wire.command import Holding, Replica, Start
 
 
 def world(
@@ -238,6 +239,28 @@ def test_through_loss_deaths_and_shifts_the_plan_is_reached(seed: int) -> None:
     assert is_settled(one)
     commands = [start.command for start in one.started]
     assert len(commands) == len(set(commands))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replica_steps_aside_for_one_that_needs_a_whole_agent(seed: int) -> None:
+    """It runs elsewhere first; the GPUs were there, but not at one agent."""
+    config = parts.config("a", "b", "c")
+    sized = zip(config.models, (2, 2, 4), strict=True)
+    models = tuple(msgspec.structs.replace(model, tp=(size,)) for model, size in sized)
+    one = World(seed, msgspec.structs.replace(config, models=models))
+    for model in "ab":
+        agent = one.agent(4)
+        command = ids.ulid(1, bytes([ord(model)] * 10))
+        agent.start(Start(command=command, term=0, template=parts.TEMPLATE, model=model, tp=2))
+    one.run(10)
+    one.placer()
+    one.rates = {"a": 0.4, "b": 0.4}
+    one.run(10)
+    one.rates["c"] = 0.4
+    one.run(60, until=lambda: one.serving("c") == 1)
+    one.run(60)
+    assert all(one.serving(model) for model in "abc")
+    assert len(one.started) <= 6
 
 
 def is_settled(one: World) -> bool:

@@ -210,6 +210,30 @@ def test_a_repeated_failure_waits_longer_each_time() -> None:
     assert waits == [4.0, 8.0, 16.0, 32.0]
 
 
+def test_what_is_listed_no_more_is_not_started_anew() -> None:
+    """An earlier leader started it; nothing says how."""
+    one = Scene()
+    assert sent(one.step(old=1)) == []
+    assert said(one.step(old=1)) == []
+
+
+def test_a_stop_that_is_refused_is_said_under_another_id() -> None:
+    """An agent takes one that is older than what it forgot for one that it has done."""
+    one = Scene()
+    one.serve(0, "a")
+    one.serve(1, "a")
+    (stop,) = sent(one.step("a", a=1))
+    assert isinstance(stop, Stop)
+    agent = one.fleet.agents[one.fleet.lives[stop.start].agent]
+    told = Replica(start=stop.start, template="", model="a", tp=1, pp=1, gpus=("0",), state="ready")
+    one.hear(agent, told, command=stop.command, reason="too old")
+    one.now = 1.0
+    (again,) = sent(one.step("a", a=1))
+    assert isinstance(again, Stop)
+    assert again.start == stop.start
+    assert again.command != stop.command
+
+
 def test_a_start_says_what_the_model_is_configured_for() -> None:
     """Nothing else: what it is started with stands at the agent."""
     one = Scene()

@@ -16,13 +16,6 @@ def test_a_model_may_be_unknown() -> None:
     assert unknown == ["mine"]
 
 
-def test_a_name_stands_for_one_model() -> None:
-    """Else nobody could say for which of them a request was."""
-    pair = [ModelConfig(name="a", aliases=("c",)), ModelConfig(name="b", aliases=("c",))]
-    with pytest.raises(ConfigError, match="c stands for a and for b"):
-        specs(pair, lambda _: {})
-
-
 def test_a_config_that_cannot_be_read_is_said() -> None:
     """With the model that names it."""
 
@@ -33,7 +26,9 @@ def test_a_config_that_cannot_be_read_is_said() -> None:
         specs([ModelConfig(name="a", config="x.json")], read)
 
 
-def test_an_odd_size_of_tensor_parallelism_is_refused_at_the_start() -> None:
-    """The solver counts blocks of powers of two, and would refuse it at every turn."""
-    with pytest.raises(ConfigError, match="tp of a holds 3"):
-        specs([ModelConfig(name="a", tp=(1, 3))], lambda _: {})
+def test_what_is_said_to_be_known_and_is_not_is_an_error() -> None:
+    """A slip of the pen would be a guess at its capacity."""
+    with pytest.raises(ConfigError, match="models: mine: "):
+        specs([ModelConfig(name="mine", known_as="Qwen/Qwen-3-8B")], lambda _: {})
+    with pytest.raises(ConfigError, match="models: mine: "):
+        specs([ModelConfig(name="mine", config="empty.json")], lambda _: {})

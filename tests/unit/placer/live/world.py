@@ -29,6 +29,8 @@ class Outcome(NamedTuple):
 class FakeAgent:
     """An agent that obeys the contract: once each command, no GPU twice, no older term."""
 
+    is_honest = True
+
     def __init__(self, world: "World", number: int, gpus: int, ends_at: float) -> None:
         self.world, self.number, self.gpus, self.ends_at = world, number, gpus, ends_at
         self.record = parts.agent(number, ends_at=ends_at)
@@ -46,7 +48,9 @@ class FakeAgent:
 
     def take(self, command: Command) -> Holding:
         outcome, name = Outcome(accepted=True), ""
-        if not isinstance(command, Look):
+        if isinstance(command, Look):
+            self.term = max(self.term, command.term)
+        else:
             name = command.command
             outcome = self.known.get(name) or self.decide(command)
         return Holding(
@@ -143,6 +147,11 @@ class World:
         robbed: Models whose last replica was stopped while somebody asked.
         outdated: Commands of older terms that agents refused.
         failing: Share of starts that fail.
+        paused: Placers whose processes are stopped, and what they have not read yet.
+        cut: Placers that do not reach the hub's bucket.
+        by_hand: Models that somebody runs without a placer, by the number of their session.
+        clocks: By how much each placer's clock is wrong.
+        lag: Share of commands that are seconds late.
     """
 
     def __init__(self, seed: int, config: PlacerConfig, *, loss: float = 0.0) -> None:
@@ -155,6 +164,13 @@ class World:
         self.agents: list[FakeAgent] = []
         self.placers: list[PlacerMachine] = []
         self.dead: set[int] = set()
+        self.paused: dict[int, list[m.Event]] = {}
+        self.cut: set[int] = set()
+        self.clocks: list[float] = []
+        self.by_hand: dict[int, str] = {}
+        self.lag = 0.0
+        self.has_bucket = True
+        self.next_revision = 1
         self.records: dict[str, SessionRecord] = {}
         self.lease = Held()
         self.rates: dict[str, float] = {}
@@ -180,24 +196,44 @@ class World:
         self.tell(made.record)
         return made
 
-    def placer(self) -> int:
+    def placer(self, *, clock_s: float = 0.0) -> int:
         place = len(self.placers)
+        self.clocks.append(clock_s)
         machine = PlacerMachine(
             self.config,
             name=f"placer{place}",
             instance=f"i{place}",
             rng=self.rng,
             now=self.now,
-            wall=WALL + self.now,
+            wall=self.wall(place),
         )
         self.placers.append(machine)
         self.feed(place, m.Changed(records=tuple(self.records.values()), is_whole=True))
         return place
 
+    def wall(self, place: int) -> float:
+        return WALL + self.now + self.clocks[place]
+
+    def pause(self, place: int) -> None:
+        """Stop its process; what is on its way to it waits."""
+        self.paused.setdefault(place, [])
+
+    def resume(self, place: int) -> None:
+        """Let it go on, with all that it has not read."""
+        for event in self.paused.pop(place, ()):
+            self.feed(place, event)
+
+    def lose_bucket(self) -> None:
+        """Have the bucket deleted, and the lease with it."""
+        self.has_bucket, self.lease = False, Held()
+
     def leader(self) -> PlacerMachine | None:
-        leading = [
-            one for at, one in enumerate(self.placers) if at not in self.dead and one.is_leading
+        awake = [
+            one
+            for at, one in enumerate(self.placers)
+            if at not in self.dead and at not in self.paused
         ]
+        leading = [one for one in awake if one.may_act(self.now)]
         assert len(leading) <= 1
         return leading[0] if leading else None
 
@@ -205,6 +241,18 @@ class World:
 
     def later(self, delay_s: float, do: Callable[[], None]) -> None:
         self.due.append((self.now + delay_s, self.number(), do))
+
+    def start_by_hand(self, model: str, *, lasts_s: float) -> None:
+        """Have somebody start an engine, and end it after a while."""
+        number = self.number()
+        self.by_hand[number] = model
+        self.tell(parts.engine(number, model))
+
+        def end() -> None:
+            del self.by_hand[number]
+            self.tell(parts.engine(number, model, lifecycle=Lifecycle.LEFT))
+
+        self.later(lasts_s, end)
 
     def tell(self, record: SessionRecord) -> None:
         """Have every view hear of a record, a little later."""
@@ -231,11 +279,10 @@ class World:
 
     def ask(self) -> None:
         """Have clients ask for what they ask for."""
-        self.since = {
-            model: self.since.get(model, self.now) for model, rate in self.rates.items() if rate
-        }
+        self.since = {model: at for model, at in self.since.items() if self.rates.get(model)}
         for model, rate in self.rates.items():
             if self.rng.random() < rate * TURN_S:
+                self.since.setdefault(model, self.now)
                 record = parts.used(model, status=200 if self.serving(model) else 503)
                 for place in range(len(self.placers)):
                     self.feed(place, m.Used(records=(record,)))
@@ -243,7 +290,11 @@ class World:
     def feed(self, place: int, event: m.Event) -> None:
         if place in self.dead:
             return
-        for action in self.placers[place].step(self.now, WALL + self.now, event):
+        if place in self.paused:
+            if not isinstance(event, m.Tick):
+                self.paused[place].append(event)
+            return
+        for action in self.placers[place].step(self.now, self.wall(place), event):
             match action:
                 case m.Tell():
                     self.command(place, action)
@@ -267,18 +318,31 @@ class World:
             self.later(self.rng.uniform(0.005, 0.1), lambda: self.feed(place, held))
 
         if self.rng.random() >= self.loss:
-            self.later(self.rng.uniform(0.005, 0.1), arrive)
+            is_late = self.rng.random() < self.lag
+            self.later(self.rng.uniform(0.005, 10.0 if is_late else 0.1), arrive)
 
     def ask_bucket(self, place: int, action: lease.Action) -> None:
-        sent_at = self.now
-        answer: lease.Event = lease.Seen(held=self.lease)
-        if isinstance(action, lease.Write):
-            revision = 0
-            if action.revision == self.lease.revision:
-                revision = self.lease.revision + 1
-                self.lease = Held(revision=revision, entry=action.entry)
-            answer = lease.Written(revision=revision, sent_at=sent_at)
+        if place in self.cut:
+            lost = m.Elected(event=lease.Unanswered(why="cut off"))
+            self.later(self.config.lease.renew_s, lambda: self.feed(place, lost))
+            return
+        answer = self.bucket(place, action)
         self.later(self.rng.uniform(0.01, 0.1), lambda: self.feed(place, m.Elected(event=answer)))
+
+    def bucket(self, place: int, action: lease.Action) -> lease.Event:
+        """Return what JetStream answers."""
+        if isinstance(action, lease.Make) and not self.has_bucket:
+            self.has_bucket, self.next_revision = True, int(self.wall(place) * 1000)
+        if not self.has_bucket:
+            is_read = isinstance(action, lease.Read)
+            return lease.Seen(held=None) if is_read else lease.Unanswered(why="no such stream")
+        if not isinstance(action, lease.Write):
+            return lease.Seen(held=self.lease)
+        if action.revision != self.lease.revision:
+            return lease.Written(revision=0, sent_at=self.now)
+        self.lease = Held(revision=self.next_revision, entry=action.entry)
+        self.next_revision += 1
+        return lease.Written(revision=self.lease.revision, sent_at=self.now)
 
     def plan(self, place: int, plan: m.Plan) -> None:
         planned = m.Planned(number=plan.number, decided=self.planner.answer(plan.question))
@@ -298,14 +362,17 @@ class World:
     def check_stop(self, start: Start) -> None:
         # Who has just begun to ask cannot be known of yet.
         asked_s = self.now - self.since.get(start.model, self.now)
-        if asked_s > KNOWN_S and self.serving(start.model) < 2:
+        others = list(self.by_hand.values()).count(start.model)
+        if asked_s > KNOWN_S and self.serving(start.model) + others < 2:
             self.robbed.append(start.model)
 
     def check(self) -> None:
         leader = self.leader()
         if leader is not None:
+            honest = {agent.session for agent in self.agents if agent.is_honest}
             for agent in leader.fleet.agents.values():
-                assert not agent.holding or leader.fleet.free(agent) >= 0, "a GPU held twice"
+                if agent.session in honest and agent.holding:
+                    assert leader.fleet.free(agent) >= 0, "a GPU held twice"
         assert self.crowded == []
         assert self.robbed == []
 

@@ -64,6 +64,15 @@ class TestCommands:
         assert bench.told(start(1)).accepted
         assert bench.replica(1).state == "failed"
 
+    def test_who_leads_looks_first_and_voids_what_comes_late(self) -> None:
+        """A command of the one before may be on its way for as long as its process was paused."""
+        bench = Bench()
+        assert bench.told(Look(term=6)).term == 6
+        late = bench.told(start(1, term=5))
+        assert (late.accepted, late.reason) == (False, "term 5 is over: 6 was heard of")
+        assert bench.told(Look()).term == 6
+        assert bench.told(start(2, term=6)).accepted
+
     def test_a_term_that_is_over_changes_nothing(self) -> None:
         """A placer that lost its lease may not know it yet."""
         bench = Bench()

@@ -72,6 +72,7 @@ def agents(fleet: Fleet, now: float) -> list[dict[str, object]]:
             "takes_commands": one.is_live,
             "free": fleet.free(one),
             "heard_s": round(now - one.heard_at, 1) if one.holding else None,
+            "fault": one.fault,
         }
         for one in sorted(fleet.agents.values(), key=lambda one: one.session)
     ]

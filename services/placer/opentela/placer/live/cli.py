@@ -8,10 +8,11 @@ import click
 import msgspec
 
 from opentela import service
-from opentela.core.errors import ConfigError, CredentialError
+from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.keeper import BusState
+from opentela.placer.live.checks import check
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Planner
 from opentela.placer.live.shell import PlacerShell
@@ -21,9 +22,6 @@ from opentela.settings import Settings, add_options
 from opentela.telemetry.log import get_logger
 
 log: Final = get_logger()
-
-_DRIFT: Final = 0.8
-"""Share of a lease within which it must be renewed at least once."""
 
 
 @click.command()
@@ -80,12 +78,7 @@ async def serve(life: Lifecycle, config: PlacerConfig) -> None:
 
 
 def _planner(config: PlacerConfig) -> Planner:
-    if config.lease.renew_s > config.lease.lease_s * _DRIFT / 2:
-        raise ConfigError(
-            f"lease.renew_s = {config.lease.renew_s:g} leaves no time to renew a lease of"
-            f" {config.lease.lease_s:g} s",
-            remedy="make it a third of lease.lease_s",
-        )
+    check(config)
     known, unknown = specs(config.models, lambda name: _json(Path(name)))
     for name in unknown:
         log.info("model_unknown_to_simulator", model=name)

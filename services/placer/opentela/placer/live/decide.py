@@ -14,17 +14,17 @@ from opentela.core.errors import OtelaError
 from opentela.placer import catalogue
 from opentela.placer.baselines.room import filled
 from opentela.placer.headroom import with_headroom
+from opentela.placer.live.candidates import Candidates
 from opentela.placer.live.config import ModelConfig, PlacerConfig
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.hardware import gpu_of
-from opentela.placer.load_cost import measured
-from opentela.placer.options import Wanted, enumerate_options
+from opentela.placer.live.pools import PoolSeen
+from opentela.placer.options import Wanted
 from opentela.placer.problem import (
     GPUS_PER_STAGE,
     Demand,
     Group,
     InfeasibleError,
-    Option,
     Pool,
     Problem,
     capacity,
@@ -39,21 +39,6 @@ HORIZON_S: Final = 3600.0
 _SMALL: Final = 1e-3
 """Requests a second of a model that is asked for at all: enough for one replica."""
 _BY_HAND: Final = "by hand"
-
-
-class PoolSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Agents that are alike.
-
-    Attributes:
-        templates: Those that all of them have.
-    """
-
-    name: str
-    site: str
-    hardware: str
-    agents: int
-    gpus: int
-    templates: tuple[str, ...] = ()
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +96,7 @@ class Planner:
     def __init__(self, config: PlacerConfig, specs: Mapping[str, Wanted]) -> None:
         self._config = config
         self._models = {model.name: model for model in config.models}
-        self._specs = specs
+        self._candidates = Candidates(config, specs)
 
     def answer(self, question: Question) -> Decided:
         """Return what to do about *question*."""
@@ -140,26 +125,25 @@ class Planner:
 
     def _problem(self, question: Question, notes: list[str]) -> Problem:
         asked = {one.model: one for one in question.asked}
-        options = {
-            Group(option.model, pool.name, option.tp, option.pp): option
-            for pool in question.pools
-            for option in self._options(pool, asked)
-        }
+        options = self._candidates.of(question.pools, asked, notes)
         for group in question.shut:
             if group not in question.running:
                 options.pop(group, None)
-        pools = [_pool(pool) for pool in question.pools]
+        pools = [_pool(pool, self._config.hardware) for pool in question.pools]
         running, locked = dict(question.running), dict(question.locked)
         for group, n, pool in _by_hand(question, self._models):
             pools.append(pool)
             running[group] = locked[group] = n
         for group in running:
-            options.setdefault(group, self._option(group, asked.get(group.model)))
+            options.setdefault(group, self._candidates.unknown(group))
         models = dict.fromkeys((*asked, *(group.model for group in running)))
         demands = [self._demand(model, asked.get(model)) for model in models]
         placeable = {group.model for group in options}
+        shut = {group.model for group in question.shut}
         notes += [
-            f"{one.model} fits no agent that there is"
+            f"{one.model} finds no room for now, and is tried again"
+            if one.model in shut
+            else f"{one.model} fits no agent that there is"
             for one in demands
             if one.rate_rps and one.model not in placeable
         ]
@@ -183,43 +167,6 @@ class Planner:
             rate_rps=rate,
             weight=config.weight if config else 1.0,
             replicas_min=config.replicas_min if config else 0,
-        )
-
-    def _options(self, pool: PoolSeen, asked: Mapping[str, Asked]) -> list[Option]:
-        found: list[Option] = []
-        simulated: list[Wanted] = []
-        gpu = gpu_of(pool.hardware, self._config.hardware)
-        for model in self._models.values():
-            if model.template not in pool.templates or (
-                model.sites and pool.site not in model.sites
-            ):
-                continue
-            spec = self._specs.get(model.name)
-            if not model.capacity_rps and spec is not None and gpu:
-                simulated.append(_loaded(spec, asked.get(model.name)))
-                continue
-            for tp in model.tp or (1,):
-                group = Group(model.name, pool.name, tp)
-                if tp <= pool.gpus:
-                    found.append(self._option(group, asked.get(model.name)))
-        if simulated:
-            seen = Pool(name=pool.name, gpu=gpu, nodes=pool.agents, gpus_per_node=pool.gpus)
-            made = enumerate_options(simulated, (seen,), catalogue.gpus(), measured())
-            found += [msgspec.structs.replace(one, gpu=pool.name) for one in made.options]
-        return found
-
-    def _option(self, group: Group, asked: Asked | None) -> Option:
-        """Return what is said of a shape that is not simulated."""
-        del asked  # what was measured holds for the lengths that it was measured with
-        model = self._models.get(group.model)
-        plan = self._config.plan
-        return Option(
-            model=group.model,
-            gpu=group.pool,
-            tp=group.tp,
-            pp=group.pp,
-            capacity_rps=(model.capacity_rps if model else 0.0) or plan.unknown_rps,
-            load_s=(model.load_s if model else 0.0) or plan.unknown_load_s,
         )
 
     # The solution
@@ -308,26 +255,8 @@ def _mean(problem: Problem, shares: Mapping[str, float]) -> float:
     return math.fsum(shares[m] * worth[m] for m in worth) / total if total else 1.0
 
 
-def _loaded(spec: Wanted, asked: Asked | None) -> Wanted:
-    """Return the model with the lengths that were seen lately."""
-    load = spec.workload
-    if asked is not None:
-        load = msgspec.structs.replace(
-            load,
-            rate_rps=asked.rate_rps,
-            in_len=max(1.0, asked.in_tokens) if asked.out_tokens else load.in_len,
-            out_len=asked.out_tokens or load.out_len,
-            in_cv=asked.in_cv,
-            out_cv=asked.out_cv,
-            prefix_hit=asked.prefix_hit,
-            burstiness_cv=asked.cv,
-        )
-    # A replica stays within one agent, and so do its stages.
-    return spec._replace(workload=load, pp=(1,))
-
-
-def _pool(pool: PoolSeen) -> Pool:
-    listed = catalogue.gpus().get(gpu_of(pool.hardware, {}))
+def _pool(pool: PoolSeen, hardware: Mapping[str, str]) -> Pool:
+    listed = catalogue.gpus().get(gpu_of(pool.hardware, hardware))
     price = listed.price_usd_h if listed and listed.price_usd_h > 0 else 1.0
     return Pool(
         name=pool.name,
@@ -343,12 +272,13 @@ def _by_hand(
     question: Question, models: Mapping[str, ModelConfig]
 ) -> list[tuple[Group, int, Pool]]:
     """Return engines that others started: each kind in a pool that it fills."""
-    found = []
-    for (model, site, hardware, gpus), count in question.by_hand.items():
+    found: list[tuple[Group, int, Pool]] = []
+    for (model, site, _, gpus), count in question.by_hand.items():
         if model not in models:
             continue
         tp = next((size for size in GPUS_PER_STAGE if size >= gpus), GPUS_PER_STAGE[-1])
-        name = f"{_BY_HAND}/{model}/{site}/{hardware}/{gpus}"
+        # Numbered, for whoever runs an engine says what its hardware is called.
+        name = f"{_BY_HAND}/{len(found)}"
         pool = Pool(name=name, gpu=name, nodes=count, gpus_per_node=tp, site=site, usd_h=0.0)
         found.append((Group(model, name, tp), count, pool))
     return found

@@ -14,6 +14,9 @@ STEPS: Final = 60
 """Parts of the window: one is forgotten at a time."""
 _TURNED_AWAY: Final = frozenset({404, 503})
 """Statuses of requests that met nobody who serves their model."""
+TOKENS_MAX: Final = 1 << 21
+"""Of a prompt or an answer; twice the longest context that there is. What is beyond is a mistake,
+and one such number would outweigh all true ones in a mean."""
 UNKNOWN_RPS: Final = 0.1
 """What requests that were turned away count for where none was answered: enough for one replica.
 Clients repeat them, so that how many there are says little; what it serves then says more."""
@@ -52,10 +55,11 @@ class _Step:
         self.in_ = self.in2 = self.out = self.out2 = self.cached = 0.0
 
     def add(self, record: UsageRecord) -> None:
-        is_refused = record.status in _TURNED_AWAY
+        # What an engine says is not there, as a path, was asked of one that serves.
+        is_refused = record.status in _TURNED_AWAY and not record.session
         self.answered += not is_refused
         self.refused += is_refused
-        if record.tokens_out:
+        if _is_sized(record):
             self.sized += 1
             self.in_ += record.tokens_in
             self.in2 += record.tokens_in**2
@@ -144,6 +148,12 @@ class Demands:
         mean = sum(counts) / len(counts)
         variance = sum((one - mean) ** 2 for one in counts) / (len(counts) - 1)
         return min(self._config.cv_max, max(1.0, math.sqrt(variance / mean)))
+
+
+def _is_sized(record: UsageRecord) -> bool:
+    """Return whether the engine counted tokens, and as only an engine can."""
+    is_answer = 0 < record.tokens_out <= TOKENS_MAX
+    return is_answer and 0 <= record.tokens_cached <= record.tokens_in <= TOKENS_MAX
 
 
 def _sized(asked: Asked, steps: list[_Step]) -> Asked:

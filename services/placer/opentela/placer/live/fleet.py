@@ -19,7 +19,7 @@ from opentela.core.record import (
     is_routable,
     lifecycle_of,
 )
-from opentela.placer.problem import Group
+from opentela.placer.problem import GPUS_PER_STAGE, Group
 from opentela.wire import command
 from opentela.wire.command import Holding, Replica, Start
 from opentela.wire.subjects import SessionPath
@@ -27,8 +27,9 @@ from opentela.wire.subjects import SessionPath
 ENDED: Final = frozenset({"stopped", "failed"})
 DRAINING: Final = "draining"
 LIVES_MAX: Final = 4096
-"""Replicas in all; an agent that told of more than 64 would not be one of ours."""
-REPLICAS_MAX: Final = 64
+"""Replicas in all."""
+GPUS_MAX: Final = 1024
+"""Of one agent, which is one node; whoever says more would have everything placed there."""
 ENDED_MAX: Final = 4096
 """Replicas that are remembered as having ended, lest a late answer bring them back."""
 _ABSENT_S: Final = 0.5
@@ -45,6 +46,7 @@ class Agent:
         holding: What it said last; None before it said anything.
         heard_at: When that was.
         looked_at: When it was last asked.
+        fault: Why what it says is not believed; empty while it is.
     """
 
     def __init__(self, claim: Claim, *, is_live: bool) -> None:
@@ -54,6 +56,7 @@ class Agent:
         self.holding: Holding | None = None
         self.heard_at = -math.inf
         self.looked_at = -math.inf
+        self.fault = ""
 
     @property
     def session(self) -> SessionId:
@@ -92,6 +95,7 @@ class Life:
         why: Why it is to stop.
         was_told_serving: Whether it was told that it serves.
         absent_at: Since when its agent tells of it no more; infinity while it does.
+        is_aside: Whether it was started so that another of its kind can give up its place.
     """
 
     def __init__(self, start: Start, agent: Agent, *, began_at: float, now: float) -> None:
@@ -107,6 +111,7 @@ class Life:
         self.why = ""
         self.was_told_serving = False
         self.absent_at = math.inf
+        self.is_aside = False
 
     @property
     def model(self) -> str:
@@ -220,11 +225,17 @@ class Fleet:
     def hear(
         self, now: float, wall: float, agent: Agent, holding: Holding
     ) -> tuple[list[Life], list[tuple[Life, str]]]:
-        """Take in what *agent* holds; return replicas that were found, and that ended, and why."""
+        """Take in what *agent* holds; return replicas that were found, and that ended, and why.
+
+        An answer that cannot be true is none: the agent is silent then, and no place any more.
+        """
+        agent.fault = fault(holding)
+        if agent.fault:
+            return [], []
         agent.holding, agent.heard_at = holding, now
         found: list[Life] = []
         ended: list[tuple[Life, str]] = []
-        told = {one.start: one for one in holding.replicas[:REPLICAS_MAX]}
+        told = {one.start: one for one in holding.replicas}
         for replica in told.values():
             life = self.lives.get(replica.start)
             if replica.state in ENDED:
@@ -275,6 +286,16 @@ class Fleet:
         """Return the replicas of *agent*."""
         return [one for one in self.lives.values() if one.agent == agent.session]
 
+    def serving(self, model: str, *, besides: Life) -> int:
+        """Return how many replicas serve *model* and are to go on, *besides* one."""
+        ours = [
+            one
+            for one in self.lives.values()
+            if one.model == model and one.is_serving and not one.is_leaving and one is not besides
+        ]
+        by_hand = sum(n for key, n in self.by_hand().items() if key[0] == model)
+        return len(ours) + by_hand
+
     def group(self, life: Life) -> Group:
         """Return which replicas *life* is like."""
         agent = self.agents.get(life.agent)
@@ -291,6 +312,19 @@ class Fleet:
                 key = (model, engine.site, engine.hardware, engine.gpus)
                 counts[key] = counts.get(key, 0) + 1
         return counts
+
+
+def fault(holding: Holding) -> str:
+    """Return why no agent can hold that; nothing when one can."""
+    gpus = len(holding.gpus)
+    if gpus > GPUS_MAX:
+        return f"it tells of {gpus} GPUs, and a node has no more than {GPUS_MAX}"
+    living = [one for one in holding.replicas if one.state not in ENDED]
+    odd = next((one for one in living if one.tp not in GPUS_PER_STAGE or one.pp < 1), None)
+    if odd is not None:
+        return f"it tells of a replica that is divided into {odd.tp} · {odd.pp}"
+    held = sum(one.tp * one.pp for one in living)
+    return f"it tells of replicas on {held} GPUs, and has {gpus}" if held > gpus else ""
 
 
 def _found(replica: Replica, agent: Agent, now: float, wall: float) -> Life:

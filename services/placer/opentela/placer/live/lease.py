@@ -40,7 +40,17 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-Event: TypeAlias = Tick | Seen | Written | Unanswered
+class Outdone(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent has heard of *term*, which is later than ours.
+
+    Either another leads, which a look at the bucket tells; or nobody does who could go on, and ours
+    must become later still: the bucket is younger than that term, or was never asked for it.
+    """
+
+    term: int
+
+
+Event: TypeAlias = Tick | Seen | Written | Unanswered | Outdone
 
 
 class Make(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +84,9 @@ class Lease:
         assert renew_s < lease_s * (1 - _DRIFT), "no time to renew"
         self._mine = Entry(placer=placer, instance=instance, lease_s=lease_s)
         self._renew_s = renew_s
+        self._base = 0
+        self._asked_ahead = 0
+        self._last = -_NEVER
         self._until = -_NEVER
         self._next = -_NEVER
         self._asked_at: float | None = None
@@ -105,6 +118,8 @@ class Lease:
                 # It may have been taken all the same; who holds it is found out by reading.
                 self._asked_at, self.why_not = None, why
                 self._next = now + self._renew_s / 2
+            case Outdone(term=term):
+                self._outdo(now, term)
             case Tick():
                 pass
         if self.term and now >= self._until:
@@ -112,7 +127,8 @@ class Lease:
         if self._asked_at is None and now >= self._next and not actions:
             actions = [self._ask()]
         if actions:
-            self._asked_at = now
+            self._asked_at = self._last = now
+            self._asked_ahead = self._mine.ahead
         return actions
 
     def resign(self, now: float) -> list[Action]:
@@ -120,7 +136,7 @@ class Lease:
         if not self.leads(now):
             return []
         self._depose()
-        return [Write(revision=self._seen.revision, entry=Entry())]
+        return [Write(revision=self._seen.revision, entry=Entry(ahead=self._mine.ahead))]
 
     def _ask(self) -> Action:
         if self.term and not self.why_not:
@@ -134,17 +150,22 @@ class Lease:
             self._depose()
             return [Make()]
         self.why_not = ""
+        revision = held.revision
+        if not revision and self._seen.entry.instance not in {"", self._mine.instance}:
+            # The bucket was lost, and with it the entry of one who may still lead.
+            held = self._seen
         if held.revision != self._seen.revision or self._seen_at == -_NEVER:
             self._seen, self._seen_at = held, now
+        self._keep_ahead(held.entry.ahead)
         self.leader = held.entry.placer
         if held.entry.instance == self._mine.instance:
             # A write of ours that was not answered. How long it holds nobody knows; write anew.
-            return [Write(revision=held.revision, entry=self._mine)]
+            return [Write(revision=revision, entry=self._mine)]
         if self.term:
             self._depose()
         free_at = self._seen_at + held.entry.lease_s if held.entry.placer else now
         if now >= free_at:
-            return [Write(revision=held.revision, entry=self._mine)]
+            return [Write(revision=revision, entry=self._mine)]
         self._next = min(self._next, free_at)
         return []
 
@@ -158,11 +179,25 @@ class Lease:
         self.why_not = ""
         self._seen, self._seen_at = Held(revision=revision, entry=self._mine), now
         self._until = sent_at + self._mine.lease_s * (1 - _DRIFT)
-        self._next = sent_at + self._renew_s
+        # What an agent has told since is not written yet.
+        is_whole = self._asked_ahead == self._mine.ahead
+        self._next = sent_at + (self._renew_s if is_whole else self._renew_s / 2)
         self.leader = self._mine.placer
-        self.term = self.term or revision
+        self._base = self._base or revision
+        self.term = self._base + self._asked_ahead
         return []
 
+    def _outdo(self, now: float, term: int) -> None:
+        if not self.term or term <= self.term:
+            return
+        self._keep_ahead(term + 1 - self._base)
+        # Not at once for each that says so: anybody can say anything as often as they like.
+        self._next = min(self._next, max(now, self._last + self._renew_s / 2))
+
+    def _keep_ahead(self, ahead: int) -> None:
+        if ahead > self._mine.ahead:
+            self._mine = msgspec.structs.replace(self._mine, ahead=ahead)
+
     def _depose(self) -> None:
-        self.term = 0
+        self.term = self._base = 0
         self._until = -_NEVER

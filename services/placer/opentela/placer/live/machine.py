@@ -13,13 +13,12 @@ from opentela.core.rng import Rng
 from opentela.placer.live import account, lease
 from opentela.placer.live import messages as m
 from opentela.placer.live.config import PlacerConfig
-from opentela.placer.live.decide import Decided, Question
-from opentela.placer.live.demand import Asked, Demands
+from opentela.placer.live.decide import Decided
+from opentela.placer.live.demand import Demands
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.lease import Lease
 from opentela.placer.live.mover import Mover, Say, Send, Step
-from opentela.placer.live.pools import pools_of
-from opentela.placer.problem import Group
+from opentela.placer.live.survey import Survey, signature
 from opentela.wire.audit import AuditEvent, Kind
 from opentela.wire.command import Look
 
@@ -27,6 +26,9 @@ URGENT_S: Final = 1.0
 """Between two decisions at the least, whatever happens."""
 ANSWER_S: Final = 2.0
 """A new leader waits so long for agents to say what they hold; then it goes on without the rest."""
+TERM_AHEAD_MAX_S: Final = 86400.0
+"""Terms begin at the time of day in milliseconds and grow by less than that has; one that is later
+than any clock may be wrong is made up."""
 _TURN_S: Final = 0.25
 """Between two looks at what is due while something moves."""
 
@@ -58,6 +60,7 @@ class PlacerMachine:
         self._demands = Demands(config.demand, names, now)
         self.fleet = Fleet(names)
         self.mover = Mover(config, self.fleet, self._new_id)
+        self._survey = Survey(config, self._demands, self.fleet, self.mover, now)
         self._lease = Lease(
             placer=name,
             instance=instance,
@@ -72,8 +75,7 @@ class PlacerMachine:
         self._is_planning = False
         self._planned_at = -math.inf
         self._signature: tuple[object, ...] = ()
-        self._checked_at = self._counted_at = -math.inf
-        self._counted: list[Asked] = []
+        self._checked_at = -math.inf
         self._actions: list[m.Action] = []
         self.decided = Decided(reason="nothing was decided yet")
 
@@ -96,6 +98,13 @@ class PlacerMachine:
         """Counts its times as leader: what agents answered to an earlier one counts no more."""
         return self._epoch
 
+    def may_act(self, now: float) -> bool:
+        """Return whether it still leads at *now*, which may be long after the latest step.
+
+        A process can be paused between a decision and the moment at which it is sent.
+        """
+        return self._is_leading and (not self._elects() or self._lease.leads(now))
+
     def why_not(self) -> str:
         """Return why it moves nothing; empty when it does, or follows another that does."""
         if not self._is_whole:
@@ -111,13 +120,13 @@ class PlacerMachine:
 
     def status(self, now: float, wall: float) -> dict[str, object]:
         """Return what `/status` tells."""
-        asked = self._asked(now)
+        asked = self._survey.asked(now)
         return {
             "leads": self._is_leading,
             "leader": self._name if self._is_leading else self._lease.leader,
             "term": self.term,
             "dry_run": self._config.dry_run,
-            **account.status(self.decided, asked, self._running(wall)),
+            **account.status(self.decided, asked, self._survey.running(wall)),
             "agents": account.agents(self.fleet, now),
             "replicas": account.replicas(self.fleet, now),
         }
@@ -129,6 +138,8 @@ class PlacerMachine:
         self._now, self._wall = now, wall
         self._actions = []
         if not self._is_over:
+            # What is over was over before this came.
+            self._elect(lease.Tick())
             self._take_in(event)
         # What was used is counted at the next turn; there are many records a second.
         if not self._is_over and not isinstance(event, m.Used):
@@ -160,7 +171,7 @@ class PlacerMachine:
         if agent is None or held.epoch != self._epoch or held.provider != agent.path.provider:
             return
         if held.holding.term > self.term > 0:
-            self._outdated(held.holding.term)
+            self._outdone(agent, held.holding.term)
             return
         steps = self.mover.answered(self._now, agent, held.holding)
         found, ended = self.fleet.hear(self._now, self._wall, agent, held.holding)
@@ -168,12 +179,14 @@ class PlacerMachine:
         steps += [self.mover.ended(self._now, life, why) for life, why in ended]
         self._say(steps)
 
-    def _outdated(self, term: int) -> None:
-        if self._config.lease.kind == "none":
+    def _outdone(self, agent: Agent, term: int) -> None:
+        if term > (self._wall + TERM_AHEAD_MAX_S) * 1000:
+            agent.fault = f"it says that it has heard of term {term}, which nobody can have"
+        elif self._config.lease.kind == "none":
             # Nobody else is meant to lead: our clock is behind that of an earlier run.
             self._own_term = term + 1
         else:
-            self._elect(lease.Written(revision=0, sent_at=self._now))
+            self._elect(lease.Outdone(term=term))
 
     # The election
 
@@ -230,7 +243,7 @@ class PlacerMachine:
         if unheard and self._now - self._led_at < ANSWER_S:
             return
         if not self._config.dry_run:
-            demanded = self._demanded()
+            demanded = self._survey.demanded(self._now)
             steps = self.mover.step(self._now, self._wall, term=self.term, demanded=demanded)
             self._say(steps)
         self._plan()
@@ -242,19 +255,20 @@ class PlacerMachine:
             wait_s = every_s / 5 if agent.session in busy or agent.holding is None else every_s
             if agent.is_live and self._now - agent.looked_at >= wait_s:
                 agent.looked_at = self._now
-                self._actions.append(m.Tell(epoch=self._epoch, path=agent.path, command=Look()))
+                look = Look(term=self.term)
+                self._actions.append(m.Tell(epoch=self._epoch, path=agent.path, command=look))
 
     def _plan(self) -> None:
         is_early = self._now - self._planned_at < URGENT_S or self._now - self._checked_at < _TURN_S
         if self._is_planning or is_early:
             return
         self._checked_at = self._now
-        question = self._question()
-        signature = self._signed(question)
+        question = self._survey.question(self._now, self._wall)
+        signed = signature(question)
         is_due = self._now - self._planned_at >= self._config.plan.every_s
-        if not is_due and signature == self._signature:
+        if not is_due and signed == self._signature:
             return
-        self._signature, self._planned_at, self._is_planning = signature, self._now, True
+        self._signature, self._planned_at, self._is_planning = signed, self._now, True
         self._number += 1
         self._actions.append(m.Plan(number=self._number, question=question))
 
@@ -269,84 +283,10 @@ class PlacerMachine:
         self._audit(
             kind,
             reason=decided.reason,
-            asked=account.asked(decided, self._asked(self._now)),
-            placed=account.placed(decided, self._running(self._wall)),
+            asked=account.asked(decided, self._survey.asked(self._now)),
+            placed=account.placed(decided, self._survey.running(self._wall)),
             notes=decided.notes,
         )
-
-    # What is decided upon
-
-    def _question(self) -> Question:
-        now, wall, plan = self._now, self._wall, self._config.plan
-        running: dict[Group, int] = {}
-        locked: dict[Group, int] = {}
-        learnt = self._demands.has_learnt(now)
-        for life in self._lasting(wall):
-            group = self.fleet.group(life)
-            running[group] = running.get(group, 0) + 1
-            locked[group] = locked.get(group, 0) + (not learnt or self.mover.locked(now, life))
-        self.mover.shut = {group: at for group, at in self.mover.shut.items() if at > now}
-        kept_s = plan.cool_down_s
-        self.mover.stopped = {
-            group: at for group, at in self.mover.stopped.items() if now - at < kept_s
-        }
-        return Question(
-            asked=tuple(self._asked(now)),
-            pools=pools_of(self._nodes(wall)),
-            running=running,
-            locked=locked,
-            by_hand=self.fleet.by_hand(),
-            shut=tuple(sorted(self.mover.shut)),
-            stopped=tuple(sorted(self.mover.stopped)),
-            idle=self._idle() if learnt else (),
-        )
-
-    def _signed(self, question: Question) -> tuple[object, ...]:
-        """Return what does not wait for the next regular decision when it changes."""
-        served = {group.model for group in question.running} | {key[0] for key in question.by_hand}
-        waiting = sorted(
-            one.model for one in question.asked if one.rate_rps and one.model not in served
-        )
-        return (waiting, question.pools, question.shut) if waiting else (question.pools,)
-
-    def _idle(self) -> tuple[str, ...]:
-        idle_s = self._config.plan.idle_s
-        return tuple(
-            model.name
-            for model in self._config.models
-            if idle_s and self._demands.quiet_s(self._now, model.name) >= idle_s
-        )
-
-    def _nodes(self, wall: float) -> list[Agent]:
-        margin_s = self._config.moves.ends_s
-        return [
-            one
-            for one in sorted(self.fleet.agents.values(), key=lambda one: one.session)
-            if one.gpus and one.ends_at - wall > margin_s
-        ]
-
-    def _lasting(self, wall: float) -> list[Life]:
-        return [one for one in self.fleet.lives.values() if self.mover.is_lasting(wall, one)]
-
-    def _running(self, wall: float) -> dict[Group, int]:
-        counts: dict[Group, int] = {}
-        for life in self._lasting(wall):
-            group = self.fleet.group(life)
-            counts[group] = counts.get(group, 0) + 1
-        return counts
-
-    def _asked(self, now: float) -> list[Asked]:
-        if not self._counted or now - self._counted_at >= _TURN_S:
-            self._counted = [self._demands.of(now, model.name) for model in self._config.models]
-            self._counted_at = now
-        return self._counted
-
-    def _demanded(self) -> set[str]:
-        """Return models whose last replica is not to be stopped."""
-        kept = {model.name for model in self._config.models if model.replicas_min}
-        if not self._demands.has_learnt(self._now):
-            return kept | {life.model for life in self.fleet.lives.values()}
-        return kept | {one.model for one in self._asked(self._now) if one.rate_rps}
 
     def _is_moving(self) -> bool:
         return any(_is_moving(one) for one in self.fleet.lives.values())

@@ -14,6 +14,7 @@ import msgspec
 from opentela.core.ids import SessionId
 from opentela.placer.live.config import ModelConfig, PlacerConfig
 from opentela.placer.live.fleet import Agent, Fleet, Life
+from opentela.placer.live.places import Places, Surplus
 from opentela.placer.problem import Group
 from opentela.wire.audit import Kind
 from opentela.wire.command import Command, Holding, Start, Stop
@@ -77,6 +78,13 @@ class Mover:
 
     # What is seen
 
+    def forget(self, now: float) -> None:
+        """Forget what was shut or stopped so long ago that it counts no more."""
+        self.shut = {group: at for group, at in self.shut.items() if at > now}
+        self.stopped = {
+            group: at for group, at in self.stopped.items() if now - at < self._cool_down_s
+        }
+
     def answered(self, now: float, agent: Agent, holding: Holding) -> list[Step]:
         """Take in whether *agent* takes a command; before its replicas are looked at."""
         life = self._fleet.lives.get(holding.command)
@@ -87,7 +95,12 @@ class Mover:
             del self._fleet.lives[holding.command]
             return [self._failed(now, life, holding.reason)]
         for one in self._fleet.of_agent(agent):
-            if one.stop == holding.command and one.stop and holding.accepted:
+            if one.stop != holding.command or not one.stop:
+                continue
+            if not holding.accepted:
+                # Under that id it is never done: the agent takes it for an old one.
+                one.stop = self._new_id()
+            else:
                 one.is_stop_taken = True
                 if not one.is_known:
                     # It never knew of the start, and would refuse it now.
@@ -186,7 +199,8 @@ class Mover:
         missing = {
             group: n - len(running.get(group, ()))
             for group, n in sorted(self.target.items())
-            if n > len(running.get(group, ()))
+            # What an earlier leader started and is listed no more runs on, but not anew.
+            if n > len(running.get(group, ())) and group.model in self._models
         }
         spare = {
             group: lives
@@ -196,7 +210,8 @@ class Mover:
         under_way = sum(
             not life.is_serving and not life.is_leaving for life in self._fleet.lives.values()
         )
-        places = Places(self, self._fleet, now, wall)
+        places = self._places(now, wall)
+        surplus = Surplus(spare, demanded, self.target)
         steps: list[Step] = []
         # Large ones first: small ones would take the room of a whole agent from them.
         for group in sorted(missing, key=lambda one: (-one.gpus, one)):
@@ -208,9 +223,9 @@ class Mover:
                     steps += self._start(now, group, agent, term)
                     under_way += 1
                     continue
-                victims = places.room(group, spare, demanded, self.target)
+                victims = places.room(group, surplus)
                 if victims is None:
-                    self.shut[group] = now + _SHUT_S
+                    steps += self._gather(now, term, group, places, surplus)
                     break
                 for victim in victims:
                     reason = f"its GPUs are for {group.model}"
@@ -218,6 +233,34 @@ class Mover:
         if not missing:
             steps += self._trim(now, term, spare, demanded)
         return steps
+
+    def _places(self, now: float, wall: float) -> Places:
+        able = [one for one in self._fleet.agents.values() if self.is_place(now, wall, one)]
+        return Places(
+            self._fleet,
+            able,
+            may_start=lambda agent, model: self._may_start(now, agent, model),
+            stoppable=lambda lives: self.stoppable(now, lives),
+        )
+
+    def _gather(
+        self, now: float, term: int, group: Group, places: Places, surplus: Surplus
+    ) -> list[Step]:
+        """Bring about that GPUs which are there are free at one agent: one step of that at most.
+
+        What is too much goes; what is needed runs elsewhere before it gives up its place.
+        """
+        if places.is_gathering(group.pool):
+            return []
+        if found := places.aside(group):
+            moved, agent = found
+            reason = f"elsewhere it makes room for {group.model}"
+            return self._start(now, moved, agent, term, reason, is_aside=True)
+        life = places.dispensable(group.pool, surplus)
+        if life is None:
+            self.shut[group] = now + _SHUT_S
+            return []
+        return self._stop(now, life, term, f"its GPUs are for {group.model}")
 
     def _trim(
         self, now: float, term: int, spare: Mapping[Group, list[Life]], demanded: Collection[str]
@@ -231,7 +274,7 @@ class Mover:
                 left = [one for one in lives if not one.is_leaving]
                 if len(left) <= self.target.get(group, 0):
                     break
-                others = self.serving(group.model, besides=life)
+                others = self._fleet.serving(group.model, besides=life)
                 # One that does not serve yet may be about to, while another is not.
                 enough = others >= (max(wanted, 1) if life.is_serving else 1)
                 if enough or group.model not in demanded:
@@ -252,22 +295,21 @@ class Mover:
             ),
         )
 
-    def serving(self, model: str, *, besides: Life) -> int:
-        """Return how many replicas serve *model* and are to go on, *besides* one."""
-        ours = [
-            one
-            for one in self._fleet.lives.values()
-            if one.model == model and one.is_serving and not one.is_leaving and one is not besides
-        ]
-        by_hand = sum(n for key, n in self._fleet.by_hand().items() if key[0] == model)
-        return len(ours) + by_hand
-
-    def failed_at(self, now: float, agent: Agent, model: str) -> bool:
-        """Return whether *model* failed at *agent* too short a while ago."""
+    def _may_start(self, now: float, agent: Agent, model: str) -> bool:
+        """Return whether *model* is ours to start, and did not fail at *agent* a while ago."""
         failure = self._failures.get((agent.session, model))
-        return failure is not None and now < failure.until
+        return model in self._models and (failure is None or now >= failure.until)
 
-    def _start(self, now: float, group: Group, agent: Agent, term: int) -> list[Step]:
+    def _start(
+        self,
+        now: float,
+        group: Group,
+        agent: Agent,
+        term: int,
+        reason: str = "",
+        *,
+        is_aside: bool = False,
+    ) -> list[Step]:
         model = self._models[group.model]
         start = Start(
             command=self._new_id(),
@@ -281,9 +323,9 @@ class Mover:
             context_max=model.context_max,
         )
         life = Life(start, agent, began_at=now, now=now)
-        life.sent_at = now
+        life.sent_at, life.is_aside = now, is_aside
         self._fleet.lives[start.command] = life
-        return [Say("START", life), Send(agent, start)]
+        return [Say("START", life, reason), Send(agent, start)]
 
     def _stop(
         self, now: float, life: Life, term: int, reason: str, *, fails: bool = False
@@ -305,92 +347,3 @@ class Mover:
         while len(self._failures) > FAILURES_MAX:
             del self._failures[next(iter(self._failures))]
         return Say("FAILED", life, reason)
-
-
-class Places:
-    """Where there is room, while several replicas are placed at once."""
-
-    def __init__(self, mover: Mover, fleet: Fleet, now: float, wall: float) -> None:
-        self._mover = mover
-        self._fleet = fleet
-        self._now = now
-        able = [one for one in fleet.agents.values() if mover.is_place(now, wall, one)]
-        self._agents = sorted(able, key=lambda one: one.session)
-        self._promised: dict[SessionId, int] = {}
-
-    def free(self, group: Group) -> Agent | None:
-        """Return the agent with the least room that is enough; the one that lasts longest."""
-        fitting = [
-            one for one in self._able(group) if self._room(one, with_leaving=False) >= group.gpus
-        ]
-        return min(
-            fitting,
-            key=lambda one: (self._fleet.free(one), -one.ends_at, one.session),
-            default=None,
-        )
-
-    def room(
-        self,
-        group: Group,
-        spare: Mapping[Group, list[Life]],
-        demanded: Collection[str],
-        target: Mapping[Group, int],
-    ) -> list[Life] | None:
-        """Return what to stop so that one of *group* has room; None when nothing helps.
-
-        Nothing is to be stopped where enough is draining already.
-        """
-        best: tuple[int, SessionId, list[Life]] | None = None
-        for agent in self._able(group):
-            lacking = group.gpus - self._room(agent, with_leaving=True)
-            victims = self._victims(agent, lacking, spare, demanded, target)
-            if victims is not None and (best is None or (len(victims), agent.session) < best[:2]):
-                best = (len(victims), agent.session, victims)
-        if best is None:
-            return None
-        _, session, victims = best
-        self._promised[session] = self._promised.get(session, 0) + group.gpus
-        return victims
-
-    def _able(self, group: Group) -> list[Agent]:
-        return [
-            one
-            for one in self._agents
-            if one.pool == group.pool and not self._mover.failed_at(self._now, one, group.model)
-        ]
-
-    def _room(self, agent: Agent, *, with_leaving: bool) -> int:
-        leaving = sum(one.gpus for one in self._fleet.of_agent(agent) if one.is_leaving)
-        free = self._fleet.free(agent) + (leaving if with_leaving else 0)
-        # What drains is promised first; what is free now is enough if the rest of it is.
-        return free - max(
-            0, self._promised.get(agent.session, 0) - (0 if with_leaving else leaving)
-        )
-
-    def _victims(
-        self,
-        agent: Agent,
-        lacking: int,
-        spare: Mapping[Group, list[Life]],
-        demanded: Collection[str],
-        target: Mapping[Group, int],
-    ) -> list[Life] | None:
-        chosen: list[Life] = []
-        for group, lives in spare.items():
-            left = sum(not one.is_leaving for one in lives) - target.get(group, 0)
-            for life in self._mover.stoppable(self._now, lives):
-                if lacking <= 0:
-                    return chosen
-                if left <= 0:
-                    break
-                if life.agent == agent.session and self._may_stop(life, chosen, demanded):
-                    chosen.append(life)
-                    left -= 1
-                    lacking -= life.gpus
-        return chosen if lacking <= 0 else None
-
-    def _may_stop(self, life: Life, chosen: list[Life], demanded: Collection[str]) -> bool:
-        if life.model not in demanded:
-            return True
-        doomed = sum(one.model == life.model and one.is_serving for one in chosen)
-        return self._mover.serving(life.model, besides=life) - doomed > 0

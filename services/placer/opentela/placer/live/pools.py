@@ -2,8 +2,24 @@
 
 from collections.abc import Iterable
 
-from opentela.placer.live.decide import PoolSeen
+import msgspec
+
 from opentela.placer.live.fleet import Agent
+
+
+class PoolSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Agents that are alike.
+
+    Attributes:
+        templates: Those that all of them have.
+    """
+
+    name: str
+    site: str
+    hardware: str
+    agents: int
+    gpus: int
+    templates: tuple[str, ...] = ()
 
 
 def pools_of(agents: Iterable[Agent]) -> tuple[PoolSeen, ...]:

@@ -222,6 +222,8 @@ class PlacerShell:
         if letter.epoch != self._machine.epoch:
             return
         await self._listen(letter.epoch)
+        if not self._machine.may_act(self._clock.now()):
+            return  # paused for longer than the lease, it does not know yet
         path = letter.path
         await self._bus.publish(
             subjects.command(path),

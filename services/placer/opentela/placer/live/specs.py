@@ -7,7 +7,6 @@ from opentela.placer.assemble import ReadJson, wanted_of
 from opentela.placer.files import DemandEntry
 from opentela.placer.live.config import ModelConfig
 from opentela.placer.options import Wanted
-from opentela.placer.problem import GPUS_PER_STAGE
 
 
 def specs(
@@ -16,30 +15,19 @@ def specs(
     """Return each model as the simulator sees it, by name, and those that it does not know.
 
     Raises:
-        ConfigError: A name stands for two models, a size of tensor parallelism is no power of two,
-            or a `config.json` cannot be read.
+        ConfigError: A `config.json` cannot be read, or a model is said to be known as another that
+            is not.
     """
     known: dict[str, Wanted] = {}
     unknown: list[str] = []
-    taken: dict[str, str] = {}
     for model in models:
-        for name in (model.name, *model.aliases):
-            if taken.setdefault(name, model.name) != model.name:
-                raise ConfigError(
-                    f"models: {name} stands for {taken[name]} and for {model.name}",
-                    remedy="give each name to one model",
-                )
-        odd = [size for size in model.tp if size not in GPUS_PER_STAGE]
-        if odd:
-            raise ConfigError(
-                f"models: tp of {model.name} holds {odd[0]}",
-                remedy="give powers of two: they divide the GPUs of an agent",
-            )
         try:
             known[model.name] = wanted_of(_entry(model), read_json)
         except ConfigError:
             raise
-        except UsageError:
+        except UsageError as error:
+            if model.known_as or model.config:
+                raise ConfigError(f"models: {model.name}: {error}", remedy=error.remedy) from error
             # Nothing of it is known but what stands in the configuration.
             unknown.append(model.name)
     return known, unknown

@@ -199,6 +199,8 @@ class AgentMachine:
         assert session is not None, "it begins with the first step"
         known: Outcome | None = None
         if isinstance(command, Look):
+            # Whoever leads now looks first: what an earlier one sent and comes after, is void.
+            self.term = max(self.term, command.term)
             name, kind, outcome = "", "look", Outcome()
         else:
             name, kind = command.command, "start" if isinstance(command, Start) else "stop"

@@ -1,0 +1,104 @@
+"""What a decision is made from: the demands of now, and what there is."""
+
+from typing import Final
+
+from opentela.placer.live.config import PlacerConfig
+from opentela.placer.live.decide import Question
+from opentela.placer.live.demand import Asked, Demands
+from opentela.placer.live.fleet import Agent, Fleet, Life
+from opentela.placer.live.mover import Mover
+from opentela.placer.live.pools import pools_of
+from opentela.placer.problem import Group
+
+COUNTED_S: Final = 0.25
+"""Demands are counted so often at most; many records come in between."""
+
+
+class Survey:
+    """Asks the questions of one placer."""
+
+    def __init__(
+        self, config: PlacerConfig, demands: Demands, fleet: Fleet, mover: Mover, now: float
+    ) -> None:
+        self._config = config
+        self._demands = demands
+        self._fleet = fleet
+        self._mover = mover
+        self._counted_at = now
+        self._counted: list[Asked] = []
+
+    def question(self, now: float, wall: float) -> Question:
+        """Return what is to be decided at *now* (monotonic) and *wall* (Unix)."""
+        running: dict[Group, int] = {}
+        locked: dict[Group, int] = {}
+        learnt = self._demands.has_learnt(now)
+        nodes = self._nodes(wall)
+        places = {one.session: one for one in nodes}
+        for life in self._lasting(wall):
+            agent = places.get(life.agent)
+            if agent is None or life.gpus > agent.gpus:
+                continue  # its agent has said since that it has less
+            group = self._fleet.group(life)
+            running[group] = running.get(group, 0) + 1
+            locked[group] = locked.get(group, 0) + (not learnt or self._mover.locked(now, life))
+        self._mover.forget(now)
+        return Question(
+            asked=tuple(self.asked(now)),
+            pools=pools_of(nodes),
+            running=running,
+            locked=locked,
+            by_hand=self._fleet.by_hand(),
+            shut=tuple(sorted(self._mover.shut)),
+            stopped=tuple(sorted(self._mover.stopped)),
+            idle=self._idle(now) if learnt else (),
+        )
+
+    def running(self, wall: float) -> dict[Group, int]:
+        """Return what runs and is to go on."""
+        counts: dict[Group, int] = {}
+        for life in self._lasting(wall):
+            group = self._fleet.group(life)
+            counts[group] = counts.get(group, 0) + 1
+        return counts
+
+    def asked(self, now: float) -> list[Asked]:
+        """Return what is asked of each model."""
+        if not self._counted or now - self._counted_at >= COUNTED_S:
+            self._counted = [self._demands.of(now, model.name) for model in self._config.models]
+            self._counted_at = now
+        return self._counted
+
+    def demanded(self, now: float) -> set[str]:
+        """Return models whose last replica is not to be stopped."""
+        kept = {model.name for model in self._config.models if model.replicas_min}
+        if not self._demands.has_learnt(now):
+            return kept | {life.model for life in self._fleet.lives.values()}
+        return kept | {one.model for one in self.asked(now) if one.rate_rps}
+
+    def _idle(self, now: float) -> tuple[str, ...]:
+        idle_s = self._config.plan.idle_s
+        return tuple(
+            model.name
+            for model in self._config.models
+            if idle_s and self._demands.quiet_s(now, model.name) >= idle_s
+        )
+
+    def _nodes(self, wall: float) -> list[Agent]:
+        margin_s = self._config.moves.ends_s
+        return [
+            one
+            for one in sorted(self._fleet.agents.values(), key=lambda one: one.session)
+            if one.gpus and one.ends_at - wall > margin_s
+        ]
+
+    def _lasting(self, wall: float) -> list[Life]:
+        return [one for one in self._fleet.lives.values() if self._mover.is_lasting(wall, one)]
+
+
+def signature(question: Question) -> tuple[object, ...]:
+    """Return what does not wait for the next regular decision when it changes."""
+    served = {group.model for group in question.running} | {key[0] for key in question.by_hand}
+    waiting = sorted(
+        one.model for one in question.asked if one.rate_rps and one.model not in served
+    )
+    return (waiting, question.pools, question.shut) if waiting else (question.pools,)
