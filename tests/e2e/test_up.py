@@ -201,6 +201,10 @@ async def test_a_taken_port_is_named(up: Up) -> None:
     assert err.startswith(f"otela up: {address} is already in use; choose another port for --api")
     assert err.count("\n") == 1
     assert up.left() == []
+    code, _, err = await up.output("up", "--api", "nobody.invalid:80")
+    assert code == 2
+    assert err.startswith("otela up: --api: cannot listen on nobody.invalid:80: ")
+    assert "rror -" not in err
 
 
 async def test_nothing_survives_a_killed_up(up: Up) -> None:

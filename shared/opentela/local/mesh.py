@@ -235,7 +235,9 @@ def _see_free(host: str, port: int, api: str) -> None:
     # The router would say the same, but of a field that nobody sets here.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=family).close()
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
     except OSError as error:
         raise health.listen_error(error, api, field="--api") from error
 

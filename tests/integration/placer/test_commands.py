@@ -127,6 +127,7 @@ def test_what_two_sizes_have_in_common_is_said_once(tmp_path: Path) -> None:
     said = [line for line in ended.stdout.splitlines() if line.startswith(("At ", "For "))]
     assert said
     assert len(said) == len(set(said))
+    assert all(" 0 GPU-hours" not in line for line in said)
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ def as_json(made: Replayed) -> bytes:
     return msgspec.json.encode(made)
 
 
+_WHOLE_HOURS_FROM: Final = 10.0
 _HEADER: Final = (
     "placement", "size", "GPUs", "GPU-hours", "as promised", "mean s", "P99 s", "TTFT P99 s",
     "never", "starts",
@@ -223,18 +224,21 @@ def show(made: Replayed, page: Path) -> None:
 def sentences(made: Replayed) -> list[str]:
     """Return what the figures say."""
     said = [
-        f"At {one.gpu_hours:.0f} GPU-hours {one.way} serves {one.dynamic_slo:.1%} as promised,"
+        f"At {_hours(one.gpu_hours)} {one.way} serves {one.dynamic_slo:.1%} as promised,"
         f" {one.against} {one.other_slo:.1%}."
         for one in made.equal_hours
     ]
     for way, rows in made.equal_slo.items():
         for slo, own, other in rows:
-            least = f"{other:.0f}" if other < float("inf") else "more than any size that was tried"
-            said.append(
-                f"For {slo:.1%} as promised dynamic takes {own:.0f} GPU-hours, {way} {least}."
-            )
+            least = _hours(other) if other < float("inf") else "more than any size that was tried"
+            said.append(f"For {slo:.1%} as promised dynamic takes {_hours(own)}, {way} {least}.")
     # Sizes that come to the same whole nodes say the same.
     return list(dict.fromkeys(said))
+
+
+def _hours(amount: float) -> str:
+    # A trace may be of minutes: what is not nothing must not look so.
+    return f"{amount:.0f} GPU-hours" if amount >= _WHOLE_HOURS_FROM else f"{amount:.2g} GPU-hours"
 
 
 def write(made: Replayed, folder: Path) -> Path:
