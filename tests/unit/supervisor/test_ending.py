@@ -7,6 +7,7 @@ import pytest
 
 from opentela.supervisor import pod
 from opentela.supervisor.ending import EndFinder
+from opentela.supervisor.slurm.sbatch import SEPARATOR
 
 NOON = 1_800_000_000.0
 
@@ -70,3 +71,17 @@ async def test_a_slurm_that_does_not_answer_is_no_news(podless: dict[str, str]) 
     finder = EndFinder("", {**podless, "SLURM_JOB_ID": "7", "PATH": "/nonexistent"}, NOON)
     assert finder.can_move
     assert await finder.again() is None
+
+
+@pytest.mark.parametrize("told", ["4294967295", "9" * 40, "9" * 400, "NONE"])
+async def test_an_end_in_another_century_is_none(
+    tmp_path: Path, podless: dict[str, str], told: str
+) -> None:
+    """Slurm has numbers for no end; a flag counts beside them."""
+    fields = ("7", "otela-a", "RUNNING", "None", "main", "n1", "1", "2", told)
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\nprintf '%s\\n' '{SEPARATOR.join(fields)}'\n")
+    squeue.chmod(0o755)
+    job = {**podless, "SLURM_JOB_ID": "7", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert await EndFinder("", job, NOON).again() == 0.0
+    assert await EndFinder("1h", job, NOON).again() == NOON + 3600

@@ -61,5 +61,7 @@ class EndFinder:
         return self._earliest(0.0)
 
     def _earliest(self, told: float) -> float:
+        if told > self._wall + walltime.LENGTH_MAX_S:
+            told = 0.0  # its number for no end
         given = self._given_at or (self.pod.ends_at if self.pod and not told else 0.0)
         return min((one for one in (told, given) if one), default=0.0)
