@@ -6,15 +6,14 @@ for each server of the mesh that lay on its way, and large bodies stay off the m
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from opentela.core.errors import PortInUseError, WireError
+from opentela.core.errors import WireError
 from opentela.core.ids import SessionId
 from opentela.core.record import Lifecycle, SessionRecord, claim_of, lifecycle_of
-from opentela.mesh import channel_tls, identity
-from opentela.mesh.channel import BACKLOG, GREETING_S, Channel
+from opentela.mesh import channel_port, identity
+from opentela.mesh.channel import Channel
 from opentela.mesh.identity import Identity
 from opentela.mesh.seldom import Seldom
 from opentela.router.config import HomeConfig
@@ -22,7 +21,6 @@ from opentela.router.link import MeshLink
 from opentela.service import SystemClock
 from opentela.stream.greeting import RouterGreeting
 from opentela.telemetry import metrics
-from opentela.telemetry.health import split_address
 from opentela.telemetry.log import get_logger
 from opentela.wire import channel as wire
 from opentela.wire.frames import Invite
@@ -83,34 +81,19 @@ class HomePort:
 
         Raises:
             PortInUseError: Somebody else listens there.
+            ConfigError: The address is not one of this host.
         """
-        host, port = split_address(self._config.address, field="home.address")
-        context, self._certificate = channel_tls.listening(
-            host, self._config.tls, name="opentela router", wall=SystemClock().wall()
+        port = await channel_port.listen(
+            self._accept,
+            self._config,
+            field="home.address",
+            name="opentela router",
+            wall=SystemClock().wall(),
         )
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                self._accept,
-                host,
-                port,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=GREETING_S if context else None,
-            )
-        except OSError as error:
-            raise PortInUseError(
-                f"home.address: cannot listen on {self._config.address}: {error.strerror}",
-                remedy="choose another port, or 0 for a free one",
-            ) from error
-        port = self._server.sockets[0].getsockname()[1]
-        addresses = tuple(
-            address if ":" in address else f"{address}:{port}"
-            for address in self._config.advertised or (_reached_as(host),)
-        )
+        self._server, addresses, self._certificate = port
         self._link.invite(Invite(0, addresses, self._identity.key, self._certificate))
         CHANNELS.set_function(lambda: len(self._open))
-        log.info("home_port_opened", addresses=addresses, tls=context is not None)
+        log.info("home_port_opened", addresses=addresses, tls=bool(self._certificate))
 
     async def close(self) -> None:
         """Let nobody in, and end every channel."""
@@ -178,8 +161,3 @@ class HomePort:
     def _key_of(self, session: str) -> str:
         found = self._find(session)
         return found[1] if found else ""
-
-
-def _reached_as(host: str) -> str:
-    """Return a name for *host* where others dial it; a wildcard is this host's own name."""
-    return socket.getfqdn() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104

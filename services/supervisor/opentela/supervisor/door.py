@@ -7,14 +7,13 @@ with ours that we are the session. Its word may take longer than its call: the c
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable
 from typing import Final
 
 from opentela.core.errors import WireError
 from opentela.core.record import Door as DoorOffer
-from opentela.mesh import channel_tls, identity
-from opentela.mesh.channel import BACKLOG, GREETING_S, Channel
+from opentela.mesh import channel_port, channel_tls, identity
+from opentela.mesh.channel import Channel
 from opentela.mesh.identity import Identity
 from opentela.mesh.seldom import Seldom
 from opentela.service import SystemClock
@@ -23,7 +22,6 @@ from opentela.supervisor.channels import Channels
 from opentela.supervisor.config import DoorConfig
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
-from opentela.telemetry.health import listen_error, split_address
 from opentela.wire import channel as wire
 
 log: Final = logs.get_logger()
@@ -66,30 +64,17 @@ class Door:
             PortInUseError: Somebody else listens there.
             ConfigError: The address is not one of this host.
         """
-        address = self._config.address
-        host, port = split_address(address, field="door.address")
-        context, self._certificate = channel_tls.listening(
-            host, self._config.tls, name="opentela session", wall=SystemClock().wall()
+        port = await channel_port.listen(
+            self._accept,
+            self._config,
+            field="door.address",
+            name="opentela session",
+            wall=SystemClock().wall(),
         )
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._accept,
-                host,
-                port,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=GREETING_S if context else None,
-            )
-        except OSError as error:
-            raise listen_error(error, address, field="door.address") from error
-        port = self._server.sockets[0].getsockname()[1]
-        addresses = tuple(
-            one if ":" in one else f"{one}:{port}"
-            for one in self._config.advertised or (_reached_as(host),)
-        )
+        self._server, addresses, self._certificate = port
         token = channel_tls.host_token(self._identity.key)
         self.offer = DoorOffer(addresses=addresses, certificate=self._certificate, host=token)
-        log.info("door_opened", addresses=addresses, tls=context is not None)
+        log.info("door_opened", addresses=addresses, tls=bool(self._certificate))
 
     def close(self) -> None:
         """Let nobody in any more; channels that were made stay."""
@@ -164,8 +149,3 @@ class Door:
         channels.adopt(channel, router.asker)
         del self._greetings[channel]
         channel.say(accepted)
-
-
-def _reached_as(host: str) -> str:
-    """Return a name for *host* where others dial it; a wildcard is this host's own name."""
-    return socket.getfqdn() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104
