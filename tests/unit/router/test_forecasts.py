@@ -69,3 +69,13 @@ def test_models_are_forgotten_oldest_first() -> None:
         forecasts.learn(finished(f"m{number}", 5.0), b"{}")
     assert forecasts.lasts_s("m0", b"{}") == 0.0
     assert forecasts.lasts_s("m1", b"{}") == 5.0
+
+
+def test_a_model_that_is_asked_for_again_and_again_is_not_forgotten() -> None:
+    """Be it the first of all: others come and go."""
+    forecasts = Forecasts()
+    for number in range(3 * MODELS_MAX):
+        forecasts.learn(finished("busy", 3.0), b"{}")
+        forecasts.learn(finished(f"m{number}", 1.0), b"{}")
+    assert forecasts.lasts_s("busy", b"{}") == 3.0
+    assert forecasts.lasts_s("m0", b"{}") == 0.0

@@ -27,17 +27,16 @@ class Forecasts:
         """Take note of a finished request; only a whole answer shows how long one takes."""
         if record.outcome != _TELLING:
             return
-        forecast = self._by_model.get(record.model)
-        if forecast is None:
-            forecast = self._by_model[record.model] = Forecast()
-            if len(self._by_model) > MODELS_MAX:
-                oldest = next(iter(self._by_model))
-                del self._by_model[oldest]
-                self._learned_ms.pop(oldest, None)
         last_ms = self._learned_ms.get(record.model, 0)
         if 0 < last_ms <= record.at_ms < last_ms + EVERY_MS:  # clocks are set back, too
             return
+        # Taken out and put in again: the first is the one that was answered longest ago.
+        forecast = self._by_model.pop(record.model, None) or Forecast()
+        self._by_model[record.model] = forecast
         self._learned_ms[record.model] = record.at_ms
+        if len(self._by_model) > MODELS_MAX:
+            oldest = next(iter(self._by_model))
+            del self._by_model[oldest], self._learned_ms[oldest]
         forecast.learn(record.duration_s, tokens=record.tokens_out, tokens_max=tokens_asked(body))
 
     def lasts_s(self, model: str, body: bytes) -> float:
