@@ -198,7 +198,9 @@ def _known(kind: str, name: str, known: Mapping[str, T]) -> T:
     try:
         return known[name]
     except KeyError:
-        raise UsageError(f"{kind} {name!r} is not known; known are: {', '.join(known)}") from None
+        alike = [one for one in known if name and name.lower() in one]
+        told = f"did you mean {' or '.join(alike)}?" if alike else f"known are: {', '.join(known)}"
+        raise UsageError(f"{kind} {name!r} is not known; {told}") from None
 
 
 def _rows(name: str) -> list[dict[str, str]]:
