@@ -218,8 +218,11 @@ def events(
     type=click.Path(path_type=Path, dir_okay=False),
     help="File with the token of that page.",
 )
+@click.option("--explain", is_flag=True, help="Say why, model by model.")
 @_json_option
-def placements(*, home: Path | None, url: str, token_file: Path | None, as_json: bool) -> None:
+def placements(
+    *, home: Path | None, url: str, token_file: Path | None, explain: bool, as_json: bool
+) -> None:
     """Say what a placer has decided, why, and what is on its way."""
 
     async def main(life: Lifecycle) -> None:
@@ -228,7 +231,7 @@ def placements(*, home: Path | None, url: str, token_file: Path | None, as_json:
             if as_json:
                 _print_json(told)
             else:
-                placing.show(Console(), told)
+                placing.show(Console(), told, explain=explain)
 
         await look.until_stopped(life, work())
 

@@ -32,7 +32,12 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent, as a placer knows it; `heard_s` is how long ago it answered."""
+    """One agent, as a placer knows it.
+
+    Attributes:
+        heard_s: How long ago it answered.
+        fault: Why what it says is not believed.
+    """
 
     agent: str
     provider: str
@@ -40,6 +45,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     takes_commands: bool
     free: int
     heard_s: float | None = None
+    fault: str = ""
 
 
 class Placements(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +58,7 @@ class Placements(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     reason: str
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     placed: tuple[Placed, ...] = ()
     agents: tuple[Agent, ...] = ()
@@ -102,8 +109,8 @@ async def placements(
         raise UsageError(f"{url} is no placer's page", remedy="name a placer's") from error
 
 
-def show(console: Console, told: Placements) -> None:
-    """Print *told* for people."""
+def show(console: Console, told: Placements, *, explain: bool = False) -> None:
+    """Print *told* for people; with *explain* also why each model has what it has."""
     parts: list[RenderableType] = [
         tables.placer(told.name, told.leader, told.reason, leads=told.leads, dry=told.dry_run)
     ]
@@ -117,4 +124,7 @@ def show(console: Console, told: Placements) -> None:
             (one.model, one.pool, one.agent, one.state, one.reason, one.age_s) for one in moving
         ]
         parts.append(tables.moving(rows))
-    tables.show(console, *parts, *(tables.problem(note) for note in told.notes))
+    faults = [f"agent {one.agent}: {one.fault}" for one in told.agents if one.fault]
+    tables.show(console, *parts, *(tables.problem(note) for note in (*told.notes, *faults)))
+    for line in told.words if explain else ():
+        console.print(f"• {line}", soft_wrap=True)

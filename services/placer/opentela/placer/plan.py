@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -198,11 +198,28 @@ def baselines(problem: Problem, weights_bytes: Mapping[str, float]) -> dict[str,
 
 def explanation(problem: Problem, made: Plan) -> list[str]:
     """Return why the plan is as it is, one sentence a line."""
-    return [
-        _about_worth(made),
-        *_about_pools(made),
-        *(_about_model(problem, made, model) for model in made.models),
-    ]
+    return [_about_worth(made), *in_words(problem, made)]
+
+
+class Parts(NamedTuple):
+    """What a placement gives to whom, however it was come by."""
+
+    objective: Objective
+    models: tuple[ModelPlan, ...]
+    groups: tuple[GroupPlan, ...]
+    pools: tuple[PoolPlan, ...]
+
+
+def parts(problem: Problem, counts: Counts, objective: Objective) -> Parts:
+    """Return what *counts* give to whom."""
+    return Parts(
+        objective, _models(problem, counts), _groups(problem, counts), _pools(problem, counts)
+    )
+
+
+def in_words(problem: Problem, made: Parts | Plan) -> list[str]:
+    """Return what limits a placement, and why each model has what it has, one sentence a line."""
+    return [*_about_pools(made), *(_about_model(problem, made, model) for model in made.models)]
 
 
 def _about_worth(made: Plan) -> str:
@@ -214,7 +231,7 @@ def _about_worth(made: Plan) -> str:
     )
 
 
-def _about_pools(made: Plan) -> list[str]:
+def _about_pools(made: Parts | Plan) -> list[str]:
     full = [pool.pool for pool in made.pools if pool.used == pool.gpus and pool.gpus]
     idle = [
         f"{pool.pool} ({pool.gpus - pool.used})" for pool in made.pools if pool.used < pool.gpus
@@ -227,7 +244,7 @@ def _about_pools(made: Plan) -> list[str]:
     return said
 
 
-def _about_model(problem: Problem, made: Plan, model: ModelPlan) -> str:
+def _about_model(problem: Problem, made: Parts | Plan, model: ModelPlan) -> str:
     here = [group for group in made.groups if group.model == model.model]
     parts = [
         f"{group.replicas} of {_division(group)} in {group.pool}"
@@ -244,7 +261,7 @@ def _division(group: GroupPlan) -> str:
     return Group(group.model, group.pool, group.tp, group.pp).label()
 
 
-def _best_unused(problem: Problem, made: Plan, model: str) -> str:
+def _best_unused(problem: Problem, made: Parts | Plan, model: str) -> str:
     """Return the shape that serves most for each GPU, if it is not among those chosen, and why."""
     options = {g: o for g, o in problem.candidates().items() if g.model == model}
     if not options:

@@ -48,6 +48,9 @@ def test_who_is_waited_for_is_started() -> None:
     assert "a is asked for" in told.reason
     assert told.wanted_rps["a"] > 2.0
     assert told.capacity_rps["a"] == 4.0
+    limits, of_a, *_ = told.words
+    assert limits == "what limits: every GPU is taken in a/cpu/1"
+    assert of_a == "a: 100.0% of 2.2 requests/s; 2 of TP1 in a/cpu/1 (2 requests/s each)"
 
 
 def test_what_nobody_needs_stays_while_nothing_else_needs_its_gpu() -> None:

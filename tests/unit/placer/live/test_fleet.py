@@ -163,6 +163,7 @@ def test_engines_that_others_started_are_counted() -> None:
         (2, [{"tp": 0}]),
         (2, [{"pp": 0}]),
         (2, [{"tp": 64}]),
+        (2, [{"start": "nonsense"}]),
         (5000, []),
     ],
 )

@@ -57,6 +57,7 @@ def status(
     return {
         "reason": decided.reason,
         "notes": list(decided.notes),
+        "words": list(decided.words),
         "asked": msgspec.to_builtins(asked(decided, demands)),
         "placed": msgspec.to_builtins(placed(decided, running)),
     }

@@ -20,6 +20,7 @@ from opentela.placer.live.demand import Asked
 from opentela.placer.live.hardware import gpu_of
 from opentela.placer.live.pools import PoolSeen
 from opentela.placer.options import Wanted
+from opentela.placer.plan import in_words, parts
 from opentela.placer.problem import (
     GPUS_PER_STAGE,
     Demand,
@@ -75,6 +76,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
         wanted_rps: By model, with headroom.
         capacity_rps: By model, of the target, engines that were started by hand included.
         notes: What stands in the way of more.
+        words: What each model gets and why, as `otela plan --explain` says it.
     """
 
     target: dict[Group, int] = {}
@@ -83,6 +85,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     wanted_rps: dict[str, float] = {}
     capacity_rps: dict[str, float] = {}
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class Planner:
@@ -103,7 +106,7 @@ class Planner:
         notes: list[str] = []
         problem = self._problem(question, notes)
         try:
-            counts = self._solved(problem, notes)
+            counts, objective = self._solved(problem, notes)
         except OtelaError as error:
             return Decided(target=dict(question.running), reason=error.line())
         ours = {group: n for group, n in counts.items() if n and not _is_by_hand(group)}
@@ -111,14 +114,15 @@ class Planner:
         reason, is_change = self._worth(problem, question, target)
         if not is_change:
             target = dict(question.running)
-        theirs = {g: n for g, n in problem.running.items() if _is_by_hand(g)}
+        everything = target | {g: n for g, n in problem.running.items() if _is_by_hand(g)}
         return Decided(
             target=target,
             is_change=is_change,
             reason=reason,
             wanted_rps={demand.model: demand.rate_rps for demand in problem.demands},
-            capacity_rps=capacity(problem, {**target, **theirs}),
+            capacity_rps=capacity(problem, everything),
             notes=tuple(notes),
+            words=_in_words(problem, everything, objective),
         )
 
     # The problem
@@ -171,12 +175,12 @@ class Planner:
 
     # The solution
 
-    def _solved(self, problem: Problem, notes: list[str]) -> dict[Group, int]:
+    def _solved(self, problem: Problem, notes: list[str]) -> tuple[dict[Group, int], Objective]:
         limits = Limits(time_s=self._config.plan.solver_s, gap=self._config.plan.gap)
         if not problem.pools or not problem.demands:
-            return {}
+            return {}, Objective.COST
         try:
-            return solve(problem, Objective.COST, limits=limits).counts
+            return solve(problem, Objective.COST, limits=limits).counts, Objective.COST
         except InfeasibleError:
             notes.append(
                 "there are too few GPUs for all that is asked: the worst served comes first"
@@ -194,7 +198,7 @@ class Planner:
             # Nobody is kept waiting for what cannot be had.
             demands=tuple(msgspec.structs.replace(d, replicas_min=0) for d in problem.demands),
         )
-        return solve(scarce, Objective.MAX_MIN, limits=limits).counts
+        return solve(scarce, Objective.MAX_MIN, limits=limits).counts, Objective.MAX_MIN
 
     def _kept(
         self, problem: Problem, question: Question, counts: Mapping[Group, int]
@@ -243,6 +247,14 @@ class Planner:
         return f"a better plan would serve {max(gain, 0.0):.1%} more, which is too little", False
 
 
+def _in_words(
+    problem: Problem, counts: Mapping[Group, int], objective: Objective
+) -> tuple[str, ...]:
+    made = parts(problem, counts, objective)
+    ours = tuple(one for one in made.pools if not _is_of_others(one.pool))
+    return tuple(in_words(problem, made._replace(pools=ours)))
+
+
 def _short(demand: Demand, counts: Mapping[Group, int]) -> int:
     """Return how many replicas are missing that are to be kept in any case."""
     have = sum(n for group, n in counts.items() if group.model == demand.model)
@@ -285,4 +297,8 @@ def _by_hand(
 
 
 def _is_by_hand(group: Group) -> bool:
-    return group.pool.startswith(f"{_BY_HAND}/")
+    return _is_of_others(group.pool)
+
+
+def _is_of_others(pool: str) -> bool:
+    return pool.startswith(f"{_BY_HAND}/")

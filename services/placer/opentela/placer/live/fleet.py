@@ -323,8 +323,18 @@ def fault(holding: Holding) -> str:
     odd = next((one for one in living if one.tp not in GPUS_PER_STAGE or one.pp < 1), None)
     if odd is not None:
         return f"it tells of a replica that is divided into {odd.tp} · {odd.pp}"
+    if any(not _is_ulid(one.start) for one in living):
+        return "it tells of a replica that no placer started"
     held = sum(one.tp * one.pp for one in living)
     return f"it tells of replicas on {held} GPUs, and has {gpus}" if held > gpus else ""
+
+
+def _is_ulid(start: str) -> bool:
+    try:
+        ids.born_at_ms(SessionId(start))
+    except ValueError:
+        return False
+    return True
 
 
 def _found(replica: Replica, agent: Agent, now: float, wall: float) -> Life:
@@ -336,8 +346,5 @@ def _found(replica: Replica, agent: Agent, now: float, wall: float) -> Life:
         tp=replica.tp,
         pp=replica.pp,
     )
-    try:
-        age_s = max(0.0, wall - ids.born_at_ms(SessionId(replica.start)) / 1000)
-    except ValueError:
-        age_s = math.inf
+    age_s = max(0.0, wall - ids.born_at_ms(SessionId(replica.start)) / 1000)
     return Life(start, agent, began_at=now - age_s, now=now)
