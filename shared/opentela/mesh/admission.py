@@ -223,11 +223,19 @@ def admit(layout: MeshLayout, admission: Admission, allowed: Permissions) -> str
             raise ConfigError(
                 f"{admission.name} is the name of a {other.role} already", remedy="choose another"
             )
-    facts = layout.facts
     identity = Identity.new()
-    issued = jwt.user(
+    admitted = msgspec.structs.replace(admission, key=identity.key)
+    issued = issue(layout, admitted, allowed)
+    layout.write_admissions((*layout.admissions, admitted))
+    return accesses.credentials(issued, identity)
+
+
+def issue(layout: MeshLayout, admission: Admission, allowed: Permissions) -> str:
+    """Return the JWT by which servers let that key in; the same for the same *allowed*."""
+    facts = layout.facts
+    return jwt.user(
         layout.identity("system" if admission.is_system else "signing"),
-        identity.key,
+        admission.key,
         name=admission.name,
         account=facts.system if admission.is_system else facts.account,
         permissions=allowed,
@@ -235,9 +243,6 @@ def admit(layout: MeshLayout, admission: Admission, allowed: Permissions) -> str
         now=admission.issued_at,
         expires_at=admission.expires_at,
     )
-    admitted = msgspec.structs.replace(admission, key=identity.key)
-    layout.write_admissions((*layout.admissions, admitted))
-    return accesses.credentials(issued, identity)
 
 
 def _is_over(admission: Admission, now: float) -> bool:

@@ -9,7 +9,9 @@ from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import files, setup, warrants
 from opentela.mesh.access import Access
+from opentela.mesh.admission import issue
 from opentela.mesh.layout import MeshLayout
+from opentela.mesh.permissions import Permissions
 from opentela.mesh.setup import LOOPBACK, Listeners
 from opentela.mesh.upgrade import upgraded
 
@@ -60,6 +62,27 @@ def test_the_warrant_is_the_one_that_a_new_access_would_have(tmp_path: Path) -> 
     accesses.write(path, msgspec.structs.replace(fresh, warrant=""))
     upgraded(layout, now=NOW, folders=[folder])
     assert accesses.read(path) == fresh
+
+
+@pytest.mark.parametrize("role", ["placer", "provider"])
+def test_who_was_let_in_when_less_was_said_may_say_what_is_said_now(
+    tmp_path: Path, role: str
+) -> None:
+    """Under the same key; a placer hears usage then, a provider's agents hear commands."""
+    layout = setup.init_mesh(tmp_path, LISTENERS, now=NOW)
+    fresh = (
+        setup.invite(layout, provider="p", site="a", now=NOW)
+        if role == "provider"
+        else setup.role_access(layout, role="placer", name="p", now=NOW)
+    )
+    (admission,) = (one for one in layout.admissions if one.key == fresh.identity.key)
+    less = issue(layout, admission, Permissions(publish=("otela.v1.x",), subscribe=()))
+    old = accesses.credentials(less, fresh.identity)
+    accesses.write(layout.access("p"), msgspec.structs.replace(fresh, credentials=old))
+    *_, line = upgraded(layout, now=NOW)
+    assert line.startswith("p.toml has the permissions of this version now")
+    assert accesses.read(layout.access("p")) == fresh
+    assert upgraded(layout, now=NOW) == []
 
 
 def test_a_file_that_is_no_access_stays_as_it_is(tmp_path: Path) -> None:
