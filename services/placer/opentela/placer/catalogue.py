@@ -198,7 +198,8 @@ def _known(kind: str, name: str, known: Mapping[str, T]) -> T:
     try:
         return known[name]
     except KeyError:
-        alike = [one for one in known if name and name.lower() in one]
+        # Not by any part: a GH200 is no H200.
+        alike = [one for one in known if name and one.startswith(name.lower())]
         told = f"did you mean {' or '.join(alike)}?" if alike else f"known are: {', '.join(known)}"
         raise UsageError(f"{kind} {name!r} is not known; {told}") from None
 
