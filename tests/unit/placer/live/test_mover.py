@@ -211,10 +211,14 @@ def test_a_repeated_failure_waits_longer_each_time() -> None:
 
 
 def test_what_is_listed_no_more_is_not_started_anew() -> None:
-    """An earlier leader started it; nothing says how."""
+    """An earlier leader started it; nothing says how, and nothing else waits for it."""
     one = Scene()
     assert sent(one.step(old=1)) == []
     assert said(one.step(old=1)) == []
+    one.serve(0, "a")
+    one.serve(1, "a")
+    (stop,) = sent(one.step("a", a=1, old=1))
+    assert isinstance(stop, Stop)
 
 
 def test_a_stop_that_is_refused_is_said_under_another_id() -> None:
