@@ -50,7 +50,7 @@ def sessions(
     provider_access: str = "FILE",
     model: str = "",
 ) -> RenderableType:
-    """Return the sessions, of *model* if not empty, as a table, or what to do when there is none."""
+    """Return the sessions as a table, or what to do when there is none, or none of *model*."""
     if model and not rows:
         return _commands(f"No session offers {model}. What is offered:", "otela sessions")
     if not rows:
