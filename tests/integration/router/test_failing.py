@@ -13,9 +13,9 @@ from tests.integration.router.test_forwarding import ANSWER, DELTA, DONE, STOP
 from tests.unit.router.parts import Dice, record, session_of
 
 from opentela.core.record import Lifecycle
-from opentela.router.config import AttemptConfig, EjectionConfig
+from opentela.router.config import AttemptConfig, EjectionConfig, WaitConfig
 from opentela.router.directory import Candidate
-from opentela.router.policies.base import Call
+from opentela.router.policies.base import Call, Observed
 from opentela.router.policies.least_load import LeastLoad
 from opentela.router.policies.prefix_affinity import FREE
 from opentela.router.ports import Link
@@ -402,6 +402,14 @@ class Buggy(LeastLoad):
         super().on_request_start(call, chosen)
 
 
+class FailsAtTheEnd(LeastLoad):
+    """A policy with a bug in its books."""
+
+    def on_request_end(self, call: Call, chosen: Candidate, observed: Observed) -> None:
+        """Fail."""
+        raise RuntimeError("a bug")
+
+
 async def test_a_bug_on_one_request_is_a_500_and_no_more(bench: Bench) -> None:
     """The next request of the same connection is served."""
     buggy = Buggy(Dice())
@@ -417,6 +425,21 @@ async def test_a_bug_on_one_request_is_a_500_and_no_more(bench: Bench) -> None:
     buggy.is_broken = False
     bench.link.script = lambda stream: stream.answer(ANSWER)
     assert (await client.ask(post())).status == 200
+
+
+async def test_a_policy_that_fails_at_the_end_leaves_no_session_busy(
+    make_bench: MakeBench,
+) -> None:
+    """Its place is free again, and the next request gets it."""
+    bench = await make_bench(sessions=1, wait=WaitConfig(session_requests_max=1, full_s=0))
+    bench.front.desk.policy = FailsAtTheEnd(Dice())
+    bench.link.script = lambda stream: stream.answer(ANSWER)
+    for _ in range(2):
+        with capture_logs() as logs:
+            await (await bench.client()).ask(post())
+        assert "exchange_crashed" in [line["event"] for line in logs]
+    assert not bench.front.desk.waiting.full
+    assert len(bench.link.streams) == 2
 
 
 async def test_a_bug_in_the_middle_of_an_answer_cuts_it(

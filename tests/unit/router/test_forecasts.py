@@ -79,3 +79,12 @@ def test_a_model_that_is_asked_for_again_and_again_is_not_forgotten() -> None:
         forecasts.learn(finished(f"m{number}", 1.0), b"{}")
     assert forecasts.lasts_s("busy", b"{}") == 3.0
     assert forecasts.lasts_s("m0", b"{}") == 0.0
+
+
+def test_a_clock_that_is_set_back_stops_no_learning() -> None:
+    """For an hour nothing would be learnt, and requests be sent where they do not fit any more."""
+    forecasts = Forecasts()
+    for at_ms, duration_s in ((3_600_000, 1.0), (1_000, 100.0)):
+        record = msgspec.structs.replace(finished("m", duration_s), at_ms=at_ms)
+        forecasts.learn(record, b"{}")
+    assert forecasts.lasts_s("m", b"{}") > 1.0

@@ -35,8 +35,9 @@ def test_a_member_is_taken_out_and_nothing_else(body: bytes, left: bytes) -> Non
     assert without_member(body, "otela") == left
 
 
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
