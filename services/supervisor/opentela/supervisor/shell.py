@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from opentela.core.clock import Clock
 from opentela.core.errors import EngineError
-from opentela.mesh.seldom import Seldom
 from opentela.supervisor import status
 from opentela.supervisor.actions import (
     Action,
@@ -44,6 +43,7 @@ from opentela.supervisor.events import (
     Warned,
 )
 from opentela.supervisor.gateways import Gateways
+from opentela.supervisor.inbox import Inbox
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.process import ENDED_WELL
 from opentela.supervisor.voice import Voice
@@ -52,8 +52,6 @@ from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
 
-EVENTS_QUEUED_MAX: Final = 1024
-"""Beyond this, probes and verdicts are dropped: registries repeat them; all else is rare."""
 _LAST_LINE_CHARACTERS_MAX: Final = 400
 END_WITHIN_S: Final = 2.0
 """When we are told to go at once; what is left then is the guardian's."""
@@ -81,7 +79,7 @@ class SupervisorShell:
         self._shows_output = shows_output
         self._clock = clock
         self._on_ready = on_ready
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._inbox: Inbox[Event] = Inbox(clock, (ProbeArrived, VerdictArrived))
         self._tasks = asyncio.TaskGroup()
         self._kept: set[asyncio.Task[None]] = set()
         self._is_connected = False
@@ -90,17 +88,10 @@ class SupervisorShell:
         self._gateways: Gateways | None = None
         self._voice: Voice | None = None
         self._find_end: FindEnd | None = None
-        self._logs_drop = Seldom()
 
     def tell(self, event: Event) -> None:
         """Let the machine know of *event* soon."""
-        if isinstance(event, ProbeArrived | VerdictArrived) and (
-            self._events.qsize() >= EVENTS_QUEUED_MAX
-        ):
-            if self._logs_drop.now():
-                log.warning("events_dropped", kind=type(event).__name__)
-            return
-        self._events.put_nowait(event)
+        self._inbox.put(event)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do *work* beside everything else; its failure ends us."""
@@ -180,23 +171,12 @@ class SupervisorShell:
             self._on_ready(*status.readiness(self.machine, is_connected=self._is_connected))
             if self._failure is not None:
                 return
-            event = await self._next_event()
+            due = self.machine.next_deadline(self._clock.now(), self._clock.wall())
+            event = await self._inbox.next(due)
 
     async def _step(self, event: Event) -> None:
         for action in self.machine.step(self._clock.now(), self._clock.wall(), event):
             await self._perform(action)
-
-    async def _next_event(self) -> Event:
-        now = self._clock.now()
-        left_s = self.machine.next_deadline(now, self._clock.wall()) - now
-        scope = asyncio.timeout(max(0.0, left_s))
-        try:
-            async with scope:
-                return await self._events.get()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            return Tick()
 
     async def _perform(self, action: Action) -> None:
         runner, gateways, voice = self._runner, self._gateways, self._voice

@@ -30,7 +30,8 @@ from opentela.supervisor.events import (
     Tick,
     VerdictArrived,
 )
-from opentela.supervisor.shell import EVENTS_QUEUED_MAX, leave_signals
+from opentela.supervisor.inbox import Inbox
+from opentela.supervisor.shell import leave_signals
 from opentela.supervisor.status import moment
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
@@ -48,9 +49,6 @@ _DROPPABLE: Final = (ProbeArrived, VerdictArrived, CommandArrived)
 
 _rejected: Final = metrics.counter(
     "otela_agent_commands_rejected_total", "Messages to an agent that are no commands."
-)
-_dropped: Final = metrics.counter(
-    "otela_agent_events_dropped_total", "Commands, probes and verdicts that came too fast."
 )
 _REASON_CHARACTERS_MAX: Final = 256
 _COMMAND_CHARACTERS_MAX: Final = 32
@@ -79,7 +77,7 @@ class AgentShell:
         self.machine = machine
         self._clock = clock
         self._on_ready = on_ready
-        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._inbox: Inbox[AgentEvent] = Inbox(clock, _DROPPABLE)
         self._tasks = asyncio.TaskGroup()
         self._kept: set[asyncio.Task[None]] = set()
         self._replicas: dict[str, ReplicaProcess] = {}
@@ -90,17 +88,11 @@ class AgentShell:
         self._voice: Voice | None = None
         self._launcher: Launcher | None = None
         self._find_end: FindEnd | None = None
-        self._logs_drop = Seldom()
         self._logs_rejection = Seldom()
 
     def tell(self, event: AgentEvent) -> None:
         """Let the machine know of *event* soon."""
-        if isinstance(event, _DROPPABLE) and self._events.qsize() >= EVENTS_QUEUED_MAX:
-            _dropped.inc()
-            if self._logs_drop.now():
-                log.warning("events_dropped", kind=type(event).__name__)
-            return
-        self._events.put_nowait(event)
+        self._inbox.put(event)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do *work* beside everything else; its failure ends us."""
@@ -156,19 +148,8 @@ class AgentShell:
             self._on_ready(*status.readiness(self.machine, is_connected=self._is_connected))
             if self._failure is not None:
                 return
-            event = await self._next_event()
-
-    async def _next_event(self) -> AgentEvent:
-        now = self._clock.now()
-        left_s = self.machine.next_deadline(now, self._clock.wall()) - now
-        scope = asyncio.timeout(max(0.0, left_s))
-        try:
-            async with scope:
-                return await self._events.get()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            return Tick()
+            due = self.machine.next_deadline(self._clock.now(), self._clock.wall())
+            event = await self._inbox.next(due)
 
     async def _perform(self, action: AgentAction) -> None:
         match action:
