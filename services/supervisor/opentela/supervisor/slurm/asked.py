@@ -128,7 +128,8 @@ def _commands(given: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...
         if wrong := next((one for one in unfit if given[one]), ""):
             shown = {"argv": "a command", "aliases": "--model-alias"}.get(wrong, f"--{wrong}")
             raise UsageError(
-                f"--agent and {shown}", remedy="an agent runs what its templates say; see --config"
+                f"--agent and {shown} exclude each other",
+                remedy="an agent runs what its templates say: put it there, see --config",
             )
         return (), ()
     nodes, gpus = given["nodes_per_replica"], given["gpus"]
