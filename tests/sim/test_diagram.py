@@ -64,7 +64,7 @@ def test_a_failed_run_draws_what_it_is_about(tmp_path: Path) -> None:
     assert re.match(r"broken, seed 4: Violation: expected: \w{26} & the moon", texts[0])
     assert {"gpu-1", "registry-0"} <= {*texts}
     assert "! process killed" in texts
-    assert sum("beat" in text for text in texts) > 5
+    assert sum("verdict" in text for text in texts) > 5
 
 
 def _crash(cluster: Cluster, _rng: object) -> float:

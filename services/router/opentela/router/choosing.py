@@ -16,9 +16,9 @@ from opentela.router.waiting import Waiting
 
 LASTS_MAX_S: Final = 3600.0
 """No request is reckoned to take longer: routers end what does, by default."""
-SILENT_S: Final = 5.0
-"""Requests wait this long at most for sessions that are all suspected: a host that stood still, or
-was starved, is back within it. Who is dead is not: then a fault after seconds is of more use."""
+SILENT_S: Final = 3.0
+"""Requests wait this long at most for sessions that are all suspected: a host that stood still for
+seconds, or was starved, is back within it. Who is dead is not, and clients are to know soon."""
 _ALL_TRIED: Final = Fault(
     kind=FaultKind.NO_LIVE_SESSION, message="No other session serves the model now."
 )

@@ -15,6 +15,8 @@ from opentela.testing.world_trace import Entry
 
 ARROWS: Final = 40
 """As many as fit on a screen or two."""
+EARLIER_FAULTS: Final = 8
+"""Of what befell somebody before all that is drawn: it may be why."""
 _SESSION: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _LOST: Final = re.compile(r"^(?P<subject>\S+) to (?P<target>\S+)$")
 _COLUMN: Final = 190
@@ -59,7 +61,10 @@ def session_in(text: str) -> str:
 
 
 def arrows(entries: Iterable[Entry], session: str, *, last: int = ARROWS) -> list[Arrow]:
-    """Return the *last* messages and faults that touch *session*, or of all if it is empty."""
+    """Return the *last* messages and faults that touch *session*, or of all if it is empty.
+
+    The latest faults before them come first.
+    """
     sent: dict[tuple[str, bytes], Entry] = {}
     unheard: dict[int, Entry] = {}
     drawn: list[Arrow] = []
@@ -79,7 +84,8 @@ def arrows(entries: Iterable[Entry], session: str, *, last: int = ARROWS) -> lis
     near = {"world", *(name for arrow in said for name in (arrow.source, arrow.target))}
     drawn = [arrow for arrow in drawn if arrow.source in near]
     drawn.sort(key=lambda arrow: arrow.sent_at)
-    return drawn[-last:]
+    before, shown = drawn[:-last], drawn[-last:]
+    return [arrow for arrow in before if arrow.is_fault][-EARLIER_FAULTS:] + shown
 
 
 def _pair(
