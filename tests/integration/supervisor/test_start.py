@@ -139,7 +139,12 @@ class TestALife:
         self, start: Start, witness: Witness, number: signal.Signals
     ) -> None:
         """By default these would end the process on the spot."""
-        supervisor = await start(*FAKE)
+        # Whoever runs the tests may have it ignored, as nohup does, and children inherit that.
+        inherited = signal.signal(number, signal.SIG_DFL)
+        try:
+            supervisor = await start(*FAKE)
+        finally:
+            signal.signal(number, inherited)
         await witness.heard(Lifecycle.SERVING)
         supervisor.process.send_signal(number)
         assert await supervisor.ended() == 0
