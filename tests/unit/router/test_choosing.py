@@ -259,6 +259,19 @@ def test_sessions_that_are_all_suspected_are_waited_for_shortly() -> None:
     assert isinstance(bench.choose(model="x"), Fault)
 
 
+def test_who_waits_for_no_load_waits_for_the_suspected_no_longer() -> None:
+    """One knob says how long clients may be kept at all."""
+    bench = Bench()
+    x = [ModelOffer(name="x")]
+    bench.directory.apply([record(5, models=x, suspected=1)])
+    bench.waiting.config = WaitConfig(loading_s=1.0)
+    held = bench.choose(model="x")
+    assert isinstance(held, Held)
+    assert held.wait_s == 1.0
+    bench.waiting.config = WaitConfig(loading_s=0.0)
+    assert isinstance(bench.choose(model="x"), Fault)
+
+
 def test_a_router_that_lets_nobody_wait_says_so_at_once() -> None:
     """As the ones of the simulation."""
     bench = Bench()

@@ -8,7 +8,7 @@ from opentela.placer.problem import Pool
 from opentela.placer.replay.run import Setting
 from opentela.placer.replay.setting import setting
 from opentela.placer.replay.trace import Trace
-from opentela.placer.shapes import Requests
+from opentela.placer.shapes import Floats, Requests
 
 POOLS = (Pool(name="h", gpu="h100-80g-sxm", nodes=1, gpus_per_node=2),)
 SERVED = (
@@ -19,8 +19,16 @@ SERVED = (
 
 def trace() -> Trace:
     """Return 4000 s in which one model is busy, the other asked in two bursts."""
-    busy = np.arange(0.0, 4000.0, 0.5)
     rare = np.concatenate([np.arange(100.0, 150.0, 0.5), np.arange(3200.0, 3260.0, 0.5)])
+    return _of(np.arange(0.0, 4000.0, 0.5), rare)
+
+
+def overloaded() -> Trace:
+    """Return 400 s in which one model is asked 40 times a second, the other twice."""
+    return _of(np.arange(0.0, 400.0, 0.025), np.arange(0.0, 400.0, 0.5))
+
+
+def _of(busy: Floats, rare: Floats) -> Trace:
     arrival = np.concatenate([busy, rare])
     order = np.argsort(arrival, kind="stable")
     model = np.concatenate([np.zeros(len(busy)), np.ones(len(rare))]).astype(np.int64)

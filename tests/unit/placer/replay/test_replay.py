@@ -5,13 +5,13 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from tests.unit.placer.replay.small import POOLS, SERVED, small, trace
+from tests.unit.placer.replay.small import POOLS, SERVED, overloaded, small, trace
 
 from opentela.core.errors import ConfigError
 from opentela.placer import catalogue
 from opentela.placer.load_cost import LoadCost
 from opentela.placer.options import Wanted, enumerate_options
-from opentela.placer.problem import Demand, Group, Option, Problem, is_within
+from opentela.placer.problem import Demand, Group, Option, Pool, Problem, is_within
 from opentela.placer.problem import gpus as count_gpus
 from opentela.placer.replay import fleet, outcome
 from opentela.placer.replay.controller import Controller, Policy, initial
@@ -166,15 +166,15 @@ def test_a_plan_is_made_each_epoch_and_carried_out_in_order() -> None:
 
 def test_what_is_spare_stays_until_others_need_its_room() -> None:
     """Then those give way first that were asked for longest ago."""
-    problem = _problem()
     wants: dict[Group, int] = {M: 1}
     policy = msgspec.structs.replace(POLICY, keeps_spare=True)
-    control = Controller(problem, policy, lambda _: dict(wants), {M: 1, N: 1}, 0.0)
-    idle = np.zeros(3)
+    running = {M: 1, N: 1, Q: 2}
+    control = Controller(_problem(2), policy, lambda _: dict(wants), running, 0.0)
+    idle, asks_o = np.zeros(3), np.array([0.0, 0.0, 0.1])
     assert [control.step(float(now), idle) for now in range(10, 110, 10)][-1] == []
-    assert control.running() == {M: 1, N: 1}
+    assert control.running() == running
     wants[M] = 2
-    moved = [control.step(float(now), idle) for now in range(110, 210, 10)][-1]
+    moved = [control.step(float(now), asks_o) for now in range(110, 210, 10)][-1]
     assert [(one.group, one.replicas) for one in moved] == [(N, -1), (M, 1)]
 
 
@@ -195,6 +195,7 @@ def test_plans_know_what_was_asked_and_what_is_locked() -> None:
     assert rates["n"] == 0.0
     assert rates["o"] > 0.3
     assert problem.locked == {Q: 1}
+    assert (problem.horizon_s, problem.drain_s) == (POLICY.horizon_s, POLICY.drain_s)
     assert is_within(problem, problem.running)
 
 
@@ -237,6 +238,23 @@ def test_scarce_gpus_are_shared_and_sizes_scale_nodes() -> None:
     slow = run(small(), Way.DYNAMIC, Policy(cool_down_s=100.0), load_factor=20.0)
     fast = run(small(), Way.DYNAMIC, Policy(cool_down_s=100.0), load_factor=0.01)
     assert slow.outcome.slo_attained < fast.outcome.slo_attained
+
+
+def test_what_is_kept_begins_as_the_static_way_does() -> None:
+    """With more GPUs than are needed, nobody needs what is spare: all of it stays."""
+    static, kept, dynamic = (
+        run(small(), way, Policy(), size=3.0).outcome for way in (Way.STATIC, Way.KEPT, Way.DYNAMIC)
+    )
+    assert dynamic.gpu_hours < kept.gpu_hours == static.gpu_hours
+    assert kept.slo_attained == static.slo_attained
+
+
+def test_where_not_all_can_be_served_most_is_served() -> None:
+    """One GPU goes to the model that is asked for more than it can do, and not to the easy one."""
+    pool = Pool(name="l", gpu="l4-24g", nodes=1, gpus_per_node=1)
+    scarce = setting(overloaded(), (pool,), SERVED, 0.25)
+    told = run(scarce, Way.STATIC, Policy()).outcome
+    assert 0.0 < told.unserved < 0.1
 
 
 def _run(way: Way, hours: float, slo: float, p99: float) -> Run:
