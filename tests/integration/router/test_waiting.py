@@ -84,6 +84,18 @@ async def test_who_must_not_wait_is_told_at_once(make_bench: MakeBench) -> None:
     assert (await first.answer()).status == 200
 
 
+async def test_who_waits_keeps_its_place_in_a_full_line(make_bench: MakeBench) -> None:
+    """Whatever else changes: only who comes anew finds no room."""
+    bench = await make_bench(wait=WaitConfig(depth_max=1))
+    bench.link.script = whole
+    bench.front.sessions_changed([record(5, models=X, lifecycle=Lifecycle.JOINING)])
+    first = await asked(bench)
+    bench.front.sessions_changed([record(6, models=[ModelOffer(name="y")])])
+    assert len(bench.front.desk.waiting) == 1
+    bench.front.sessions_changed([record(5, models=X, incarnation=2)])
+    assert (await first.answer()).status == 200
+
+
 async def test_full_sessions_are_served_in_order_of_arrival(make_bench: MakeBench) -> None:
     """One request at a time, and none is lost."""
     bench = await make_bench(sessions=1, wait=WaitConfig(session_requests_max=1))

@@ -219,10 +219,11 @@ def test_a_full_line_is_told_how_long_it_is() -> None:
     for _ in range(2):
         bench.waiting.join("m", Someone())
     call = Call("m", "r")
-    fault = bench.chooser.choose(call, NO_WISH, (), now=0.0, wall=0.0, lasts=lambda: 60.0)
-    assert isinstance(fault, Fault)
-    assert fault.kind is FaultKind.MODEL_BUSY
-    assert fault.retry_after_s == 30
+    held = bench.chooser.choose(call, NO_WISH, (), now=0.0, wall=0.0, lasts=lambda: 60.0)
+    assert isinstance(held, Held)
+    assert not held.has_room
+    assert held.fault.kind is FaultKind.MODEL_BUSY
+    assert held.fault.retry_after_s == 30
 
 
 def test_a_model_that_is_loading_is_waited_for() -> None:

@@ -303,7 +303,7 @@ class Attempts:
         if isinstance(choice, Held):
             if self._held_until is None:
                 self._held_until = min(now + choice.wait_s, self._ends_at)
-            if now < self._held_until:
+            if now < self._held_until and (choice.has_room or self._phase is Phase.HELD):
                 self._phase = Phase.HELD
                 self._wait_until(self._held_until)
                 return [Hold()]

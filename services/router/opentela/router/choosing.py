@@ -30,10 +30,12 @@ class Held(msgspec.Struct, frozen=True):
     Attributes:
         wait_s: How long it may wait for that, from the first time on.
         fault: What it is told when it has waited in vain.
+        has_room: Whether one that does not wait yet may begin to.
     """
 
     wait_s: float
     fault: Fault
+    has_room: bool = True
 
 
 class Chooser:
@@ -161,4 +163,4 @@ class Chooser:
 
 
 def _held(waiting: Waiting, model: str, wait_s: float, fault: Fault) -> Fault | Held:
-    return Held(wait_s, fault) if wait_s and waiting.has_room(model) else fault
+    return Held(wait_s, fault, waiting.has_room(model)) if wait_s else fault
