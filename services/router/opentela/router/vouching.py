@@ -1,10 +1,11 @@
 """Which suspected sessions a router goes on using, because their own channels to it answer.
 
 Registries suspect whom they cannot reach; a site whose link to the hub broke may still be dialled,
-or have dialled, this router. What came on such a channel a moment ago is better evidence, for this
-router alone. It is a process of the session that speaks there every two seconds, so one that froze
-is vouched for no longer than that; a frozen engine is found by the time-outs of its streams. And no
-longer than registries take to end the session for good.
+or have dialled, this router. What comes on such a channel after that is better evidence, for this
+router alone; what came before says nothing of a link that has just gone silent, and would keep its
+session in use for longer than registries take to find it. A process of the session speaks there
+every two seconds, so one that froze later is vouched for no longer than that; a frozen engine is
+found by the time-outs of its streams. And nobody is once registries have ended the session for good.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,6 +36,7 @@ class Vouching:
     def __init__(self, heard_at: HeardAt) -> None:
         self._heard_at = heard_at
         self._suspected: dict[SessionId, SessionRecord] = {}
+        self._since: dict[SessionId, float] = {}
         self._vouched: dict[SessionId, None] = {}
 
     @property
@@ -52,9 +54,11 @@ class Vouching:
             session = claim_of(record).session
             if is_suspected(record) and lifecycle_of(record) is Lifecycle.SERVING:
                 self._suspected[session] = record
+                self._since.setdefault(session, now)
                 self._judge(now, session, record)
             else:
                 self._suspected.pop(session, None)
+                self._since.pop(session, None)
                 self._vouched.pop(session, None)
 
     def look(self, now: float) -> list[SessionRecord]:
@@ -69,7 +73,7 @@ class Vouching:
         claim = claim_of(record)
         path = SessionPath(claim.provider, claim.site, claim.session)
         heard_at, was = self._heard_at(path), session in self._vouched
-        answers = heard_at > 0 and now - heard_at <= HEARD_WITHIN_S
+        answers = heard_at > self._since[session] and now - heard_at <= HEARD_WITHIN_S
         if answers:
             self._vouched[session] = None
         else:
