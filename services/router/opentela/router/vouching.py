@@ -5,7 +5,7 @@ or have dialled, this router. What comes on such a channel after that is better 
 router alone; what came before says nothing of a link that has just gone silent, and would keep its
 session in use for longer than registries take to find it. A process of the session speaks there
 every two seconds, so one that froze later is vouched for no longer than that; a frozen engine is
-found by the time-outs of its streams. And nobody is once registries have ended the session for good.
+found by the time-outs of its streams. Nobody is once registries have ended the session for good.
 """
 
 from collections.abc import Callable, Iterable
