@@ -45,7 +45,8 @@ class FakeSession:
     ) -> AsyncIterator["FakeSession"]:
         """Live as long as the context; it ends without a word, as a killed process does."""
         session = cls(bus, owner, every_s=every_s)
-        async with session._interest, session._tasks as tasks:
+        # It stops listening first: who is asked after the tasks have ended could not answer.
+        async with session._tasks as tasks, session._interest:
             for subject, handler in (
                 (subjects.probe(owner.path), session._on_probe),
                 (subjects.verdict(owner.path), session._on_verdict),
@@ -58,6 +59,7 @@ class FakeSession:
             try:
                 yield session
             finally:
+                session.freeze()
                 beating.cancel()
 
     async def say(self, lifecycle: Lifecycle | None = None, **changes: object) -> None:
