@@ -65,6 +65,7 @@ class HealthPage:
         host, port = split_address(config.listen, field="health.listen")
         self._token = read_token(Path(config.token_file)) if config.token_file else b""
         app = web.Application(middlewares=[self._guard])
+        app.on_response_prepare.append(_say_no_versions)
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
@@ -115,6 +116,11 @@ class HealthPage:
                 **self.status(),
             }
         )
+
+
+async def _say_no_versions(_request: web.Request, response: web.StreamResponse) -> None:
+    """Leave out what a scanner would look for: the versions of Python and of the library."""
+    response.headers.pop("Server", None)
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> None:

@@ -107,11 +107,12 @@ async def test_blank_lines_between_requests_are_nothing(bench: Bench) -> None:
 
 async def test_who_asks_and_never_reads_fills_no_memory(bench: Bench) -> None:
     """Answers wait for their reader, and so do the requests behind them."""
+    models = [ModelOffer(name=f"{number:0250}") for number in range(50)]
+    bench.front.directory.apply([record(5, models=models)])
     client = await bench.client()
     client.stop_reading()
-    bad = post(b'{"model":7}')
-    count = 200_000
-    sent = asyncio.get_running_loop().create_task(_flood(client.writer, bad, count))
+    request = get("/v1/models")
+    sent = asyncio.get_running_loop().create_task(_flood(client.writer, request, 5_000))
     (connection,) = bench.front.gate._connections
     await bench.until(lambda: connection._is_reading_paused)
     transport = connection._transport
@@ -119,10 +120,10 @@ async def test_who_asks_and_never_reads_fills_no_memory(bench: Bench) -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     assert transport.get_write_buffer_size() < 1 << 20
-    assert len(connection._intake.waiting) * len(bad) < 1 << 20
+    assert len(connection._intake.waiting) * len(request) < 1 << 20
     client.go_on_reading()
-    for _ in range(1000):
-        assert (await client.answer()).status == 400
+    for _ in range(300):
+        assert (await client.answer()).status == 200
     sent.cancel()
     client.abort()
     await bench.until(lambda: len(bench.front.gate) == 0)
@@ -190,11 +191,11 @@ async def test_a_models_name_may_hold_anything(bench: Bench, path: bytes) -> Non
 async def test_an_error_that_names_what_was_asked_is_well_formed(bench: Bench) -> None:
     """Whatever stands there is text, and nothing but text."""
     client = await bench.client()
-    for path, code in (("%22%5C%3Cscript%3E", "model_not_found"), ("%0D%0AX:%201", "unknown_url")):
-        answer = await client.ask(get(f"/v1/models/{path}", "Connection: keep-alive"))
-        assert (answer.status, answer.error["code"]) == (404, code)
-        assert "x" not in answer.headers
-        client = await bench.client()
+    for path in ("%22%5C%3Cscript%3E", "%0D%0AX:%201"):
+        for under, code in (("/v1/models", "model_not_found"), ("", "unknown_url")):
+            answer = await client.ask(get(f"{under}/{path}", "Connection: keep-alive"))
+            assert (answer.status, answer.error["code"]) == (404, code)
+            assert "x" not in answer.headers
 
 
 async def test_a_target_of_raw_bytes_is_refused(bench: Bench) -> None:

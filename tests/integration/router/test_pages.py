@@ -3,10 +3,13 @@
 import pytest
 from structlog.testing import capture_logs
 from tests.integration.router.conftest import Bench, MakeBench
-from tests.integration.router.raw import get
+from tests.integration.router.raw import get, post
+from tests.integration.router.test_forwarding import ANSWER
 from tests.unit.router.parts import record
 
 from opentela.core.record import Lifecycle, ModelOffer
+from opentela.router.config import ListenConfig
+from opentela.telemetry import metrics
 
 QWEN = ModelOffer(name="Qwen/Qwen3-8B", aliases=("qwen",), context_max=8192)
 
@@ -126,4 +129,81 @@ async def test_pages_can_be_asked_for_their_head(bench: Bench) -> None:
     client.send(get("/livez", method="HEAD"))
     status, headers = await client.head()
     assert (status, headers["content-type"]) == (200, "application/json")
+    assert headers["content-length"] == "13"
+    assert (await client.ask(get("/livez"))).body == b'{"live":true}'
+
+
+async def test_pages_are_answered_on_a_connection_that_stays(bench: Bench) -> None:
+    """In turn with everything else that is asked on it, also when all is asked at once."""
+    bench.link.script = lambda stream: stream.answer(ANSWER)
+    client = await bench.client()
+    client.send(get("/livez") + post() + get("/nothing") + get("/v1/models"))
+    assert (await client.answer()).json == {"live": True}
+    assert (await client.answer()).body == ANSWER
+    assert (await client.answer()).status == 404
+    assert (await client.answer()).json["object"] == "list"
+    assert len(bench.front.gate) == 1
+    last = await client.ask(get("/livez", "Connection: close"))
+    assert last.headers["connection"] == "close"
     assert await client.ended() == b""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        get("/livez"),
+        get("/v1/models"),
+        get("/nothing"),
+        get("/v1/models", method="DELETE"),
+        get("/v1/models", method="OPTIONS"),
+        get("*", method="OPTIONS"),
+        post(b'{"model":"none"}'),
+        b"junk\r\n\r\n",
+    ],
+)
+async def test_no_answer_tells_what_the_router_is_made_of(bench: Bench, request_: bytes) -> None:
+    """Nor any version of it: whoever looks for a known hole must try."""
+    answer = await (await bench.client()).ask(request_)
+    told = {
+        "allow", "connection", "content-length", "content-type", "retry-after", "x-request-id"
+    }  # fmt: skip
+    assert answer.headers.keys() <= told
+
+
+async def test_who_does_not_read_pages_is_cut_off(bench: Bench) -> None:
+    """Its connection is one of those that are counted and looked at, however much it asked for."""
+    models = [ModelOffer(name=f"{number:0250}") for number in range(200)]
+    bench.front.directory.apply([record(5, models=models)])
+    client = await bench.client()
+    client.stop_reading()
+    client.send(get("/v1/models") * 100)
+    await bench.until(lambda: len(bench.front.gate) == 1)
+    (connection,) = bench.front.gate._connections
+    await bench.until(lambda: connection._is_full)
+    now = bench.front.desk.clock.now()
+    connection.check(now)
+    connection.check(now + 2 * ListenConfig().keep_alive_s)
+    await bench.until(lambda: len(bench.front.gate) == 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("x-a , x-b", "x-a , x-b"), ("a b", "*"), ("x\x80", "*"), ("", "*")]
+)
+async def test_a_preflight_repeats_names_and_nothing_else(
+    bench: Bench, given: str, told: str
+) -> None:
+    """What it is asked stands in an answer of ours."""
+    line = f"Access-Control-Request-Headers: {given}".encode("latin-1")
+    asked = b"OPTIONS /x HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\n%b\r\n\r\n" % line
+    answer = await (await bench.client()).ask(asked)
+    assert answer.headers["access-control-allow-headers"] == told
+
+
+async def test_what_cannot_be_read_is_counted_and_logged(bench: Bench) -> None:
+    """Whoever runs a router sees that somebody sends rubbish, or too slowly."""
+    before = metrics.REGISTRY.get_sample_value("otela_router_refused_total", {"status": "400"})
+    with capture_logs() as logs:
+        await (await bench.client()).ask(b"junk\r\n\r\n")
+    assert [(line["event"], line["status"]) for line in logs] == [("request_refused", 400)]
+    after = metrics.REGISTRY.get_sample_value("otela_router_refused_total", {"status": "400"})
+    assert after == (before or 0) + 1

@@ -75,16 +75,3 @@ def test_a_growing_body_is_left_out_of_a_head_alone() -> None:
     head = http1.head(200, FIELDS, Framing.ABSENT, keep_alive=True)
     assert head == b"HTTP/1.1 200 OK\r\nx: 1\r\n\r\n"
     assert http1.part([b"data"], Framing.ABSENT) == b""
-
-
-def test_a_request_is_written_as_the_last_of_its_connection() -> None:
-    """Its body is whole by now: the old framing would be wrong."""
-    given = [(b"host", b"h"), (b"transfer-encoding", b"chunked"), (b"connection", b"keep-alive")]
-    assert http1.request(b"GET", b"/x?y", [*given, (b"expect", b"100-continue")], b"ab") == (
-        b"GET /x?y HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 2\r\n\r\nab"
-    )
-
-
-def test_a_request_without_a_host_gets_one() -> None:
-    """HTTP/1.0 has none, and the pages' server would refuse it."""
-    assert http1.request(b"GET", b"/", [], b"").startswith(b"GET / HTTP/1.1\r\nhost: router\r\n")

@@ -47,6 +47,16 @@ async def test_readiness_follows_the_service(page: HealthPage, http: aiohttp.Cli
         assert await answer.json() == {"live": True, "service": "router"}
 
 
+async def test_no_page_tells_what_the_service_is_made_of(
+    page: HealthPage, http: aiohttp.ClientSession
+) -> None:
+    """Its versions are for whoever has the token, in the metrics."""
+    await page.open(HealthConfig())
+    for path in ("livez", "readyz", "status", "metrics", "nothing"):
+        async with http.get(f"{page.url}/{path}") as answer:
+            assert "Server" not in answer.headers
+
+
 async def test_status_holds_what_the_service_tells(
     page: HealthPage, http: aiohttp.ClientSession
 ) -> None:

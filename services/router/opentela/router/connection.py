@@ -1,8 +1,7 @@
 """One client connection: reads requests in order, and writes their answers in that order.
 
-Requests to engine paths are answered here, without a task and with as few writes as there are loop
-turns with something to write. Every other request is handed, with its connection, to the pages'
-own HTTP server.
+Requests are answered here, without a task and with as few writes as there are loop turns with
+something to write: those to engine paths by an exchange, every other one by a page.
 """
 
 import asyncio
@@ -23,6 +22,9 @@ PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
 OUT_BYTES_MAX: Final = 64 * 1024
 """Bytes of one loop turn that are gathered before the session must wait; asyncio's own mark."""
+TURN_BYTES: Final = 128 * 1024
+"""A read of so many bytes is the last one of its connection in a turn of the loop: otherwise libuv
+reads up to 32 times, 250 KB each, before it looks at anybody else."""
 LINGER_TIMES: Final = 6
 """A client that goes on sending what was refused is read for so many times `linger_s` at most."""
 
@@ -81,6 +83,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
+        if len(data) >= TURN_BYTES:
+            self._let_others()
         intake = self._intake
         now = self._gate.clock.now()
         if intake.refusal is not None or self._is_closed:
@@ -93,6 +97,17 @@ class Connection(asyncio.Protocol):
         if intake.reading is not None and not intake.reading.began_at:
             intake.reading.began_at = now
         self._advance()
+
+    def _let_others(self) -> None:
+        """Read on in the next turn of the loop."""
+        if self._transport is not None and not self._is_reading_paused:
+            self._transport.pause_reading()
+            self._gate.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        transport = self._transport
+        if transport is not None and not (self._is_reading_paused or transport.is_closing()):
+            transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Let the exchange know that the client does not keep up."""
@@ -147,10 +162,11 @@ class Connection(asyncio.Protocol):
         self._is_reading_paused = pause
 
     def _take(self, reading: Reading) -> None:
-        if reading.kind is None:
-            self._hand_over(reading)
-            return
         self._answering = reading
+        if reading.kind is None:
+            page = self._gate.pages.answer(reading)
+            self.reply(page.status, page.fields, page.body)
+            return
         reading.read_at = self._read_at
         exchange = Exchange(self._gate.desk, self, reading)
         self._exchange = exchange
@@ -160,17 +176,6 @@ class Connection(asyncio.Protocol):
             # As later: a bug on one request ends that request.
             log.exception("exchange_crashed", request="", model="")
             exchange.crash()
-
-    def _hand_over(self, reading: Reading) -> None:
-        """Give the connection to the pages, with this request as the last one on it."""
-        transport = self._transport
-        assert transport is not None
-        raw = http1.request(reading.method, reading.target, reading.headers, reading.body)
-        self.connection_lost(None)
-        pages = self._gate.pages()
-        transport.set_protocol(pages)
-        pages.connection_made(transport)
-        pages.data_received(raw)
 
     # Client ------------------------------------------------------------------
 
@@ -314,6 +319,7 @@ class Connection(asyncio.Protocol):
         """
         self._intake.refuse(fault)
         gate = self._gate
+        gate.desk.journal.request_refused(fault.http_status, fault.message)
         self._is_lingering = True
         self._since = gate.clock.now()
         self._linger_until = self._since + LINGER_TIMES * gate.config.linger_s

@@ -71,7 +71,7 @@ class Front:
             rng=rng,
         )
         paths = Paths(config.extra_paths, config.path_prefixes)
-        self._pages = Pages(
+        pages = Pages(
             desk=self.desk,
             directory=self.directory,
             paths=paths,
@@ -79,11 +79,7 @@ class Front:
             metrics_token=metrics_token,
         )
         self.gate = Gate(
-            config=config.listen,
-            desk=self.desk,
-            paths=paths,
-            pages=self._pages.protocol,
-            clock=clock,
+            config=config.listen, desk=self.desk, paths=paths, pages=pages, clock=clock
         )
         self._server: asyncio.Server | None = None
         self.url = ""
@@ -114,7 +110,6 @@ class Front:
             PortInUseError: Somebody else does.
             ConfigError: The address is not one of this host.
         """
-        await self._pages.start()
         self._server = await listen(self._config.listen, lambda: Connection(self.gate), os.environ)
         self.url = url_of(self._server)
         log.info("router_opened", url=self.url)
@@ -147,4 +142,3 @@ class Front:
             self._server.close()
         self.gate.close()
         self.desk.alarms.close()
-        await self._pages.stop()

@@ -1,12 +1,12 @@
 """What all client connections share: limits, the paths, and one write a loop turn."""
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from opentela.core.clock import Clock
 from opentela.router.config import ListenConfig
 from opentela.router.desk import Desk
+from opentela.router.pages import Pages
 from opentela.router.paths import Paths
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Gate:
         config: ListenConfig,
         desk: Desk,
         paths: Paths,
-        pages: Callable[[], asyncio.Protocol],
+        pages: Pages,
         clock: Clock,
     ) -> None:
         self.config = config

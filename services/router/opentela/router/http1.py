@@ -72,32 +72,6 @@ def part(data: Sequence[bytes], framing: Framing) -> bytes:
     return b"%x\r\n%b\r\n" % (len(joined), joined)
 
 
-def request(
-    method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
-) -> bytes:
-    """Return a request that was read, as the last one of its connection.
-
-    The names of *headers* are in lower case. The body is whole by now, whatever its
-    framing was; a host is not needed here, but asked for.
-    """
-    kept = b"".join(b"%b: %b\r\n" % pair for pair in headers if pair[0] not in _OF_FRAMING)
-    if not any(name == b"host" for name, _ in headers):
-        kept += b"host: router\r\n"
-    return b"%b %b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n%b" % (
-        method,
-        target,
-        kept,
-        _CLOSE,
-        len(body),
-        body,
-    )
-
-
-_OF_FRAMING: Final = frozenset(
-    {b"connection", b"content-length", b"expect", b"keep-alive", b"transfer-encoding", b"upgrade"}
-)
-
-
 def _start(status: int) -> bytes:
     return _LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
 

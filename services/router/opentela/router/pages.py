@@ -1,31 +1,56 @@
-"""Everything on the API's port that is no engine path: models, liveness, preflights, and errors."""
+"""Everything on the API's port that is no engine path: models, liveness, preflights, and errors.
 
-import asyncio
+Answered on the spot and on the client's own connection, within its limits and its time: what knows
+no second HTTP server cannot be understood by one in another way.
+"""
+
 import hmac
-from collections.abc import Awaitable, Callable
-from typing import Final
-
-from aiohttp import web
+import re
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, NamedTuple
+from urllib.parse import unquote
 
 from opentela.router import models
 from opentela.router.desk import Desk
 from opentela.router.directory import Directory
 from opentela.router.fault import Fault, FaultKind, envelope, no_such_model
 from opentela.router.paths import Paths
+from opentela.router.reading import Reading
 from opentela.telemetry import metrics
 from opentela.telemetry.log import get_logger
 
 log: Final = get_logger()
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _PREFLIGHT_S: Final = 24 * 3600
-_METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_READS: Final = frozenset({b"GET", b"HEAD"})
+_MODEL: Final = "/v1/models/"
+_SHOWN_CHARS_MAX: Final = 256
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NAMES: Final = re.compile(rb"%b(?:[ \t]*,[ \t]*%b)*" % (_TOKEN, _TOKEN))
+"""Names of headers, as a preflight lists them: nothing else is said back to it."""
+
+_JSON: Final = b"content-type: application/json\r\n"
+_LIVE: Final = b'{"live":true}'
 _INTERNAL: Final = Fault(kind=FaultKind.INTERNAL, message="The router failed; its log says why.")
 _METHOD: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This path takes other methods.")
+_NO_TOKEN: Final = Fault(
+    kind=FaultKind.BAD_REQUEST,
+    status=401,
+    message="Metrics are for who has the token of health.token_file: Authorization: Bearer ….",
+)
+
+
+class Page(NamedTuple):
+    """A whole answer; *fields* are header lines."""
+
+    status: int
+    fields: bytes
+    body: bytes
 
 
 class Pages:
-    """An aiohttp application whose connections are handed over by `Connection`.
+    """What the router itself has to say.
 
     Args:
         is_ready: Whether the router can serve, and why not.
@@ -46,117 +71,96 @@ class Pages:
         self._paths = paths
         self._is_ready = is_ready
         self._metrics_token = metrics_token
-        app = web.Application(middlewares=[self._frame])
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/v1/models/{model:.+}", self._model)
-        app.router.add_get("/livez", self._livez)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_route("OPTIONS", "/{path:.*}", self._preflight)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        self._server: web.Server | None = None
 
-    async def start(self) -> None:
-        """Get ready to take connections."""
-        await self._runner.setup()
-        assert isinstance(self._runner.server, web.Server)
-        self._server = self._runner.server
-
-    async def stop(self) -> None:
-        """Close the connections that were handed over."""
-        await self._runner.cleanup()
-
-    def protocol(self) -> asyncio.Protocol:
-        """Return what serves one more connection."""
-        assert self._server is not None, "not started"
-        return self._server()
-
-    @web.middleware
-    async def _frame(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Answer faults as OpenAI does, and let pages of allowed origins read every answer."""
+    def answer(self, reading: Reading) -> Page:
+        """Return the answer to a request that is for no engine; a bug in a page is a 500."""
+        # Encoded or not: both are the same.
+        path = unquote(reading.path.decode("latin-1"))
         try:
-            response = await handler(request)
-        except web.HTTPNotFound:
-            response = _refused(_unknown(request.path))
-        except web.HTTPMethodNotAllowed as error:
-            response = self._not_allowed(request, error)
-        except web.HTTPException as error:
-            message = f"The request cannot be answered: {error.reason}."
-            fault = Fault(kind=FaultKind.BAD_REQUEST, message=message, status=error.status)
-            response = _refused(fault)
+            page = self._page(reading, path)
         except Exception:
-            log.exception("page_crashed", path=request.path)
-            response = _refused(_INTERNAL)
-        for line in self._desk.cors(request.headers.get("origin", "").encode()).splitlines():
-            name, _, value = line.decode().partition(": ")
-            response.headers[name] = value
-        return response
+            log.exception("page_crashed", path=path)
+            page = _refused(_INTERNAL)
+        cors = self._desk.cors(reading.value_of(b"origin"))
+        return page._replace(fields=page.fields + cors)
 
-    def _not_allowed(
-        self, request: web.Request, error: web.HTTPMethodNotAllowed
-    ) -> web.StreamResponse:
-        # Preflights are answered everywhere, which makes no path known.
-        ours = error.allowed_methods - {"OPTIONS"}
-        engines = self._paths.methods(request.rel_url.raw_path.encode())
-        allowed = sorted(ours | {method.decode() for method in engines})
-        response = _refused(_METHOD if allowed else _unknown(request.path))
-        if allowed:
-            response.headers["allow"] = ", ".join((*allowed, "OPTIONS"))
-        return response
+    def _page(self, reading: Reading, path: str) -> Page:
+        if reading.method == b"OPTIONS":
+            return self._preflight(reading)
+        if path == "/metrics" and self._metrics_token is None:
+            return _refused(_unknown(path))
+        is_model = path.startswith(_MODEL) and path != _MODEL
+        show = self._SHOW.get(path)
+        if reading.method not in _READS or not (show or is_model):
+            return self._not_shown(reading, path, is_ours=bool(show or is_model))
+        return show(self, reading) if show else self._model(path.removeprefix(_MODEL))
 
-    async def _models(self, _request: web.Request) -> web.Response:
-        return _json(models.encode(models.listed(self._directory.models())))
+    def _not_shown(self, reading: Reading, path: str, *, is_ours: bool) -> Page:
+        """Return what a path says to a method that it does not take, or that it does not exist."""
+        allowed = {*self._paths.methods(reading.path), *(_READS if is_ours else ())}
+        if not allowed:
+            return _refused(_unknown(path))
+        page = _refused(_METHOD)
+        return page._replace(
+            fields=page.fields + b"allow: %b, OPTIONS\r\n" % b", ".join(sorted(allowed))
+        )
 
-    async def _model(self, request: web.Request) -> web.Response:
-        # Names have slashes, raw or encoded: both arrive here decoded.
-        name = request.match_info["model"]
+    def _models(self, _: Reading) -> Page:
+        return Page(200, _JSON, models.encode(models.listed(self._directory.models())))
+
+    def _model(self, name: str) -> Page:
         pool = self._directory.pool(name)
         if pool.candidates:
-            return _json(models.encode(models.described(name, pool)))
+            return Page(200, _JSON, models.encode(models.described(name, pool)))
         if self._directory.was_offered(name):
             message = f"No session serves the model {name[:128]!r} now."
             return _refused(Fault(kind=FaultKind.NO_LIVE_SESSION, message=message, param="model"))
         return _refused(no_such_model(name))
 
-    async def _livez(self, _request: web.Request) -> web.Response:
-        return _json(b'{"live":true}')
+    def _livez(self, _: Reading) -> Page:
+        return Page(200, _JSON, _LIVE)
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _readyz(self, _: Reading) -> Page:
         is_ready, reason = self._is_ready()
         body = models.encode({"ready": is_ready, "reason": reason})
-        return _json(body, status=200 if is_ready else 503)
+        return Page(200 if is_ready else 503, _JSON, body)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    def _metrics(self, reading: Reading) -> Page:
         expected = self._metrics_token
-        if expected is None:
-            raise web.HTTPNotFound
-        given = request.headers.get("authorization", "").encode()
-        if expected and not hmac.compare_digest(given, b"Bearer " + expected):
-            raise web.HTTPUnauthorized
-        return web.Response(body=metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        if expected and not hmac.compare_digest(
+            reading.value_of(b"authorization"), b"Bearer " + expected
+        ):
+            page = _refused(_NO_TOKEN)
+            return page._replace(fields=page.fields + b"www-authenticate: Bearer\r\n")
+        fields = f"content-type: {metrics.CONTENT_TYPE}\r\n".encode()
+        return Page(200, fields, metrics.render())
 
-    async def _preflight(self, request: web.Request) -> web.Response:
-        asked = request.headers.get("access-control-request-headers")
-        headers = {"allow": _METHODS}
-        if self._desk.cors(request.headers.get("origin", "").encode()):
-            headers |= {
-                "access-control-allow-methods": _METHODS,
-                "access-control-allow-headers": asked or "*",
-                "access-control-max-age": str(_PREFLIGHT_S),
-            }
-        return web.Response(status=204, headers=headers)
+    def _preflight(self, reading: Reading) -> Page:
+        fields = b"allow: %b\r\n" % _METHODS
+        if self._desk.cors(reading.value_of(b"origin")):
+            asked = reading.value_of(b"access-control-request-headers")
+            fields += (
+                b"access-control-allow-methods: %b\r\n"
+                b"access-control-allow-headers: %b\r\n"
+                b"access-control-max-age: %d\r\n"
+            ) % (_METHODS, asked if _NAMES.fullmatch(asked) else b"*", _PREFLIGHT_S)
+        return Page(204, fields, b"")
+
+    _SHOW: ClassVar[Mapping[str, Callable[["Pages", Reading], Page]]] = {
+        "/v1/models": _models,
+        "/livez": _livez,
+        "/readyz": _readyz,
+        "/metrics": _metrics,
+    }
 
 
 def _unknown(path: str) -> Fault:
-    return Fault(kind=FaultKind.UNKNOWN_URL, message=f"Unknown request URL: {path[:256]}")
+    shown = path[:_SHOWN_CHARS_MAX]
+    return Fault(kind=FaultKind.UNKNOWN_URL, message=f"Unknown request URL: {shown}")
 
 
-def _refused(fault: Fault) -> web.Response:
-    response = _json(envelope(fault), status=fault.http_status)
+def _refused(fault: Fault) -> Page:
+    fields = _JSON
     if fault.retry_after_s:
-        response.headers["retry-after"] = str(fault.retry_after_s)
-    return response
-
-
-def _json(body: bytes, *, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json")
+        fields += b"retry-after: %d\r\n" % fault.retry_after_s
+    return Page(fault.http_status, fields, envelope(fault))
