@@ -16,6 +16,7 @@ class Tasks:
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._running: set[asyncio.Task[None]] = set()
+        self._is_ending = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -27,6 +28,7 @@ class Tasks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        self._is_ending = True
         for task in tuple(self._running):
             task.cancel()
         try:
@@ -39,7 +41,18 @@ class Tasks:
         return False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run *work* until it is done or the block ends."""
+        """Run *work* until it is done or the block ends; none is begun once it is ending.
+
+        Messages come until whoever hears them is gone, and that is often after the block.
+        """
+        if self._is_ending:
+            work.close()
+            return
         task = self._group.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._is_ending = True

@@ -92,3 +92,49 @@ async def test_cancelling_the_block_cancels_its_tasks() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == ["it"]
+
+
+async def test_nothing_is_begun_once_the_block_is_ending() -> None:
+    """Whoever is still told something then leaves no coroutine behind, and delays no end."""
+    begun: list[str] = []
+    waiting = asyncio.Event()
+
+    async def begin(name: str) -> None:
+        begun.append(name)
+        await asyncio.Event().wait()
+
+    async def tell_at_its_end(tasks: Tasks) -> None:
+        try:
+            waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            tasks.spawn(begin("while the block ends"))
+
+    async with Tasks() as tasks:
+        tasks.spawn(tell_at_its_end(tasks))
+        await waiting.wait()
+    tasks.spawn(begin("after its end"))
+    assert begun == []
+
+
+async def test_nothing_is_begun_once_a_task_has_failed() -> None:
+    """The block has not yet heard of it, and is over all the same."""
+    begun: list[str] = []
+
+    async def begin() -> None:
+        begun.append("it")
+
+    async def fail_and_tell(tasks: Tasks) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: tasks.spawn(begin()))
+        raise ValueError("broken")
+
+    async def main() -> None:
+        async with Tasks() as tasks:
+            tasks.spawn(fail_and_tell(tasks))
+            await asyncio.Event().wait()
+
+    with pytest.raises(ValueError, match="broken"):
+        await main()
+    assert begun == []

@@ -47,6 +47,7 @@ from opentela.supervisor.inbox import Inbox
 from opentela.supervisor.machine import Machine
 from opentela.supervisor.process import ENDED_WELL
 from opentela.supervisor.voice import Voice
+from opentela.tasks import Tasks
 from opentela.telemetry import log as logs
 from opentela.wire.subjects import SessionPath
 
@@ -80,8 +81,7 @@ class SupervisorShell:
         self._clock = clock
         self._on_ready = on_ready
         self._inbox: Inbox[Event] = Inbox(clock, (ProbeArrived, VerdictArrived))
-        self._tasks = asyncio.TaskGroup()
-        self._kept: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_connected = False
         self._failure: str | None = None
         self._runner: EngineRunner | None = None
@@ -95,9 +95,7 @@ class SupervisorShell:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do *work* beside everything else; its failure ends us."""
-        task = self._tasks.create_task(work)
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
+        self._tasks.spawn(work)
 
     def mesh_changed(self, *, connected: bool) -> None:
         """Take note that the mesh is reached, or lost."""
@@ -134,8 +132,6 @@ class SupervisorShell:
             for work in (self._await_stop(stopping), *beside):
                 self.spawn(work)
             await self._drive()
-            for task in tuple(self._kept):
-                task.cancel()
         if self._failure:
             said = runner.last_line[:_LAST_LINE_CHARACTERS_MAX]
             raise EngineError(

@@ -34,6 +34,7 @@ from opentela.supervisor.inbox import Inbox
 from opentela.supervisor.shell import leave_signals
 from opentela.supervisor.status import moment
 from opentela.supervisor.voice import Voice
+from opentela.tasks import Tasks
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import command, subjects
@@ -78,8 +79,7 @@ class AgentShell:
         self._clock = clock
         self._on_ready = on_ready
         self._inbox: Inbox[AgentEvent] = Inbox(clock, _DROPPABLE)
-        self._tasks = asyncio.TaskGroup()
-        self._kept: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._replicas: dict[str, ReplicaProcess] = {}
         self._heard: Subscription | None = None
         self._is_connected = False
@@ -96,9 +96,7 @@ class AgentShell:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do *work* beside everything else; its failure ends us."""
-        task = self._tasks.create_task(work)
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
+        self._tasks.spawn(work)
 
     def mesh_changed(self, *, connected: bool) -> None:
         """Take note that the mesh is reached, or lost."""
@@ -127,8 +125,6 @@ class AgentShell:
             for work in (self._await_stop(stopping), *beside):
                 self.spawn(work)
             await self._drive()
-            for task in tuple(self._kept):
-                task.cancel()
         if self._failure:
             raise EngineError(
                 self._failure, remedy="look for processes that hang, such as in a GPU's driver"
