@@ -2,12 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from opentela.local.mesh import free_ports
 
 STOP_WITHIN_S: Final = 10.0
 LOG_TAIL_BYTES: Final = 3_000
@@ -27,11 +28,14 @@ def wait_until(
         GaveUpError: It did not hold within *within_s*; carries *what* and *detail()*.
     """
     started = time.monotonic()
-    while not holds():
-        if time.monotonic() - started > within_s:
+    while True:
+        # Looked at first: what came true while this process stood still is true.
+        is_late = time.monotonic() - started > within_s
+        if holds():
+            return time.monotonic() - started
+        if is_late:
             raise GaveUpError(f"{what} did not come true within {within_s} s\n{detail()}")
         time.sleep(_POLL_S)
-    return time.monotonic() - started
 
 
 def descendants(pid: int) -> list[int]:
@@ -143,10 +147,8 @@ class Process:
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, for programs that cannot choose one themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free until it is asked for, for programs that cannot choose one."""
+    return free_ports(1)[0]
 
 
 def signal_all(pids: Sequence[int], sig: signal.Signals) -> None:

@@ -1,7 +1,9 @@
 """A mesh on this machine: hub, registry, router and, if asked, a placer; ended in reverse."""
 
 import asyncio
+import contextlib
 import os
+import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +29,10 @@ OTELA: Final = (sys.executable, "-m", "opentela.cli")
 """How our own command is run: by this very Python, wherever it is installed."""
 PROVIDER: Final = "local"
 """The provider that a new mesh invites: whoever owns this machine's home."""
+
+_PORTS: Final = 10_000, 20_000
+"""Below those of engines, which are below those that a system gives away."""
+_random: Final = random.SystemRandom()
 
 _Role = Literal["registry", "router", "tool", "placer"]
 _ROLES: Final[tuple[_Role, ...]] = ("registry", "router", "tool")
@@ -243,10 +249,16 @@ def _see_free(host: str, port: int, api: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on at the moment."""
-    taken = [socket.create_server((setup.LOOPBACK, 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in taken]
-    finally:
-        for one in taken:
-            one.close()
+    """Return ports of loopback that nobody listens on, and that stay so until somebody does.
+
+    Of those that the system gives away, each could be given to another process before a server
+    of ours has it, or while it is down; these it never gives.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = _random.randrange(*_PORTS)
+        # Without SO_REUSEADDR: what was in use a moment ago may come back.
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((setup.LOOPBACK, port))
+            found += [port] if port not in found else []
+    return found

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from opentela.cli import otela
+from opentela.local.mesh import free_ports
 from opentela.mesh import access as accesses
 from opentela.mesh import jwt_reader
 from opentela.mesh.server import NatsServer
@@ -247,16 +247,6 @@ async def in_process(*arguments: str, code: int = 0) -> str:
     said, _ = await process.communicate()
     assert process.returncode == code, said.decode()
     return said.decode()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on at the moment."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in taken]
-    finally:
-        for one in taken:
-            one.close()
 
 
 def test_members_are_told_apart_and_thrown_out_one_by_one(run: Otela, tmp_path: Path) -> None:
