@@ -18,7 +18,7 @@ from opentela.mesh import access, warrants
 from opentela.supervisor import proctree
 from opentela.supervisor.proctree import Process
 from opentela.testing.mesh import TestMesh
-from opentela.testing.waiting import until
+from opentela.testing.waiting import UNTIL_S, until
 from opentela.wire import control, frames, subjects
 from opentela.wire.control import Beat
 from opentela.wire.subjects import SessionPath
@@ -26,11 +26,10 @@ from opentela.wire.subjects import SessionPath
 FAKE = (sys.executable, "-m", "opentela.testing.fake_engine", "--port", "{port}", "--model", "tiny")
 PROVIDER, SITE = "p", "a"
 # Decisions within tenths of a second instead of seconds; none of them changes what is decided.
+# Silence is waited for as long as ever: on shared cores an engine may well be silent for a second.
 BRISK = (
     "watch.probe_s=0.1",
     "watch.loading_probe_s=0.05",
-    "watch.probe_timeout_s=0.3",
-    "watch.hang_s=0.8",
     "watch.offer_s=0.2",
     "watch.offer_retry_s=0.1",
     "watch.load_s=0.1",
@@ -69,8 +68,18 @@ class Witness:
                 life.append(claim.lifecycle.name)
         return lives
 
+    async def lived(self, session: str, *life: str) -> None:
+        """Return once this is the whole life of a session, as it was told."""
+
+        def is_so() -> bool:
+            return self.lives()[session] == list(life)
+
+        with contextlib.suppress(AssertionError):
+            await until(is_so, "it")
+        assert self.lives()[session] == list(life)
+
     async def heard(
-        self, lifecycle: Lifecycle, *, not_of: str = "", within_s: float = 20.0
+        self, lifecycle: Lifecycle, *, not_of: str = "", within_s: float = UNTIL_S
     ) -> Claim:
         """Return the first claim of *lifecycle*, once there is one."""
 
@@ -101,7 +110,7 @@ class Supervisor:
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
     async def event(self, name: str) -> dict[str, Any]:
-        await until(lambda: bool(self.events(name)), f"the event {name}", within_s=20)
+        await until(lambda: bool(self.events(name)), f"the event {name}")
         return self.events(name)[-1]
 
     async def engine(self) -> tuple[int, str]:
@@ -119,7 +128,15 @@ class Supervisor:
         ):
             return answer.status, await answer.json()
 
-    async def ended(self, within_s: float = 20.0) -> int:
+    async def ready(self) -> None:
+        """Return once its page says that it is: it says so a moment after its session serves."""
+
+        async def is_ready() -> bool:
+            return (await self.page("/readyz"))[0] == 200
+
+        await until(is_ready, "readiness")
+
+    async def ended(self, within_s: float = UNTIL_S) -> int:
         try:
             async with asyncio.timeout(within_s):
                 return await self.process.wait()
@@ -135,6 +152,9 @@ class Supervisor:
     def alive(self) -> list[int]:
         return [one.pid for one in self.family if proctree.is_same(one)]
 
+
+# What a frozen engine is found by, for those who freeze one.
+SOON_HUNG = ("--set", "watch.probe_timeout_s=0.3", "--set", "watch.hang_s=0.8")
 
 Start = Callable[..., Awaitable[Supervisor]]
 
@@ -207,7 +227,7 @@ class Asker:
         """Say that the client has gone."""
         await self._send(frames.Cancel(stream=self._stream, reason="client_gone"))
 
-    async def finished(self, within_s: float = 10.0) -> None:
+    async def finished(self, within_s: float = UNTIL_S) -> None:
         """Return once the answer is complete: at its end, or all of it in one frame."""
 
         def is_complete() -> bool:
@@ -219,7 +239,7 @@ class Asker:
 
         await until(is_complete, "a whole answer", within_s=within_s)
 
-    async def got(self, kind: type, within_s: float = 10.0) -> Any:
+    async def got(self, kind: type, within_s: float = UNTIL_S) -> Any:
         def found() -> list[frames.Frame]:
             return [frame for frame in self.frames if isinstance(frame, kind)]
 

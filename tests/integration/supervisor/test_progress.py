@@ -37,7 +37,7 @@ class TestLoading:
                 shares.append(page["engine"]["progress"]["share"])
             return page.get("lifecycle") == "SERVING"
 
-        await until(is_serving, "a serving session", within_s=30)
+        await until(is_serving, "a serving session")
         assert len(set(shares)) > 5
         assert shares == sorted(shares)
         assert len(supervisor.events("engine_started")) == 1
@@ -93,7 +93,7 @@ class TestServing:
         engine = (*FAKE, "--owned-by", "vllm", "--tokens", "30", "--tpot-ms", "100")
         supervisor = await start(*engine, options=options)
         serving = await witness.heard(Lifecycle.SERVING)
-        await (await ask(serving, stream=False)).finished(within_s=20)
+        await (await ask(serving, stream=False)).finished()
         assert witness.lives() == {serving.session: ["JOINING", "SERVING"]}
         assert len(supervisor.events("engine_started")) == 1
 
@@ -112,7 +112,7 @@ class TestTheOthersOfAJob:
             return await start(*FAKE, "--spawn", "session", options=options, environ=job)
 
         started = {node: await engine(node) for node in ("a", "b", "c")}
-        await until(lambda: len(serving(witness)) == 3, "three serving sessions", within_s=30)
+        await until(lambda: len(serving(witness)) == 3, "three serving sessions")
         before = serving(witness)
         pid, _ = await started["a"].engine()
         for node in ("b", "c"):
@@ -121,7 +121,7 @@ class TestTheOthersOfAJob:
         os.kill(pid, signal.SIGKILL)
         assert await started["a"].ended() == 1
         await engine("d")
-        await until(lambda: "d" in serving(witness), "a new one beside them", within_s=30)
+        await until(lambda: "d" in serving(witness), "a new one beside them")
         after = serving(witness)
         assert set(after) == {"b", "c", "d"}
         for node in ("b", "c"):

@@ -26,7 +26,7 @@ from opentela.mesh.nats_bus import NatsBus
 from opentela.supervisor import proctree
 from opentela.supervisor.agent.replica import START_VARIABLE, mark
 from opentela.testing.mesh import TestMesh
-from opentela.testing.waiting import until
+from opentela.testing.waiting import UNTIL_S, until
 from opentela.wire import command, subjects
 from opentela.wire.command import COMMAND, ENGINE, Command, Holding, Look, Replica, Start, Stop
 from opentela.wire.subjects import SessionPath
@@ -121,7 +121,7 @@ class Placer:
     async def say(self, agent: SessionPath, message: Command) -> Holding:
         """Return the agent's answer; what is not answered is said again, which is no harm."""
         reply = subjects.reply(self._name, agent.provider, "i", "t")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(UNTIL_S):
             while True:
                 await self._bus.publish(
                     subjects.command(agent), command.encode(message), reply=reply
@@ -160,7 +160,7 @@ class Placer:
             found[:] = [await self.replica(agent, start)]
             return found[0].state in states
 
-        await until(is_so, f"{start} to be {states}", within_s=20)
+        await until(is_so, f"{start} to be {states}")
         return found[0]
 
 
@@ -221,7 +221,7 @@ async def served(witness: Witness, agent: Agent, known: set[str]) -> Claim:
         ]
 
     try:
-        await until(lambda: bool(found()), "an agent", within_s=20)
+        await until(lambda: bool(found()), "an agent")
     except AssertionError as error:
         error.add_note(agent.said())
         raise

@@ -27,7 +27,7 @@ def latest(witness: Witness, session: str) -> Claim:
 
 
 async def gone(agent: Agent, *starts: str) -> None:
-    await until(lambda: not any(map(agent.born, starts)), "the end of every process", within_s=15)
+    await until(lambda: not any(map(agent.born, starts)), "the end of every process")
 
 
 async def test_a_placer_finds_an_agent_and_runs_a_replica(
@@ -59,10 +59,10 @@ async def test_a_placer_finds_an_agent_and_runs_a_replica(
     stopped = await placer.wait_for(one, replica.start, "stopped")
     assert (stopped.gpus, stopped.reason) == ((), "stopped by the placer")
     assert one.born(replica.start) == []
-    assert witness.lives()[ready.session] == ["JOINING", "SERVING", "DRAINING", "LEFT"]
+    await witness.lived(ready.session, "JOINING", "SERVING", "DRAINING", "LEFT")
     one.process.terminate()
     assert await one.ended() == 0, one.said()
-    assert witness.lives()[one.path.session] == ["JOINING", "SERVING", "DRAINING", "LEFT"]
+    await witness.lived(one.path.session, "JOINING", "SERVING", "DRAINING", "LEFT")
 
 
 async def test_two_commands_never_share_a_gpu(agent: StartAgent, placer: Placer) -> None:
@@ -144,7 +144,7 @@ async def followed(agent: Agent, placer: Placer, old: Replica) -> Replica:
     async def is_other() -> bool:
         return (await placer.replica(agent, old.start)).session != old.session
 
-    await until(is_other, "another session", within_s=20)
+    await until(is_other, "another session")
     return await placer.wait_for(agent, old.start, "ready")
 
 
@@ -180,9 +180,9 @@ async def test_an_agent_that_is_asked_to_stop_drains_everything(
     await asker.got(frames.End)
     assert await one.ended() == 0, one.said()
     assert one.born(start) == []
-    assert witness.lives()[ready.session][-2:] == ["DRAINING", "LEFT"]
+    await witness.lived(one.path.session, "JOINING", "SERVING", "DRAINING", "LEFT")
+    await witness.lived(ready.session, "JOINING", "SERVING", "DRAINING", "LEFT")
     assert witness.claims[-1].session == one.path.session
-    assert witness.claims[-1].lifecycle is Lifecycle.LEFT
 
 
 async def test_everything_has_left_before_the_walltime(
@@ -200,8 +200,10 @@ async def test_everything_has_left_before_the_walltime(
     assert await one.ended() == 0, one.said()
     assert time.time() < ends_at
     assert one.born(start) == []
-    assert of_start(witness, start)[-1].lifecycle is Lifecycle.LEFT
-    assert latest(witness, one.path.session).lifecycle is Lifecycle.LEFT
+    await until(lambda: of_start(witness, start)[-1].lifecycle is Lifecycle.LEFT, "its farewell")
+    await until(
+        lambda: latest(witness, one.path.session).lifecycle is Lifecycle.LEFT, "the agent's"
+    )
     assert latest(witness, one.path.session).reason == "the walltime ends"
 
 
