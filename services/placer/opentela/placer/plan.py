@@ -11,7 +11,7 @@ from opentela.placer.baselines.greedy import greedy
 from opentela.placer.baselines.memory_proportional import memory_proportional
 from opentela.placer.judge import Judgement, judge
 from opentela.placer.moves import Move, moves
-from opentela.placer.problem import Counts, Group, Problem, capacity, gpus, served, usd_h
+from opentela.placer.problem import Counts, Group, Option, Problem, capacity, gpus, served, usd_h
 from opentela.placer.solve.result import Objective, Solved
 
 BATCH_S: Final = 300.0
@@ -219,7 +219,13 @@ def parts(problem: Problem, counts: Counts, objective: Objective) -> Parts:
 
 def in_words(problem: Problem, made: Parts | Plan) -> list[str]:
     """Return what limits a placement, and why each model has what it has, one sentence a line."""
-    return [*_about_pools(made), *(_about_model(problem, made, model) for model in made.models)]
+    options: dict[str, dict[Group, Option]] = {model.model: {} for model in made.models}
+    for group, option in problem.candidates().items():
+        options[group.model][group] = option
+    return [
+        *_about_pools(made),
+        *(_about_model(options[model.model], made, model) for model in made.models),
+    ]
 
 
 def _about_worth(made: Plan) -> str:
@@ -244,14 +250,14 @@ def _about_pools(made: Parts | Plan) -> list[str]:
     return said
 
 
-def _about_model(problem: Problem, made: Parts | Plan, model: ModelPlan) -> str:
+def _about_model(options: Mapping[Group, Option], made: Parts | Plan, model: ModelPlan) -> str:
     here = [group for group in made.groups if group.model == model.model]
     parts = [
         f"{group.replicas} of {_division(group)} in {group.pool}"
         f" ({group.capacity_rps / group.replicas:.3g} requests/s each)"
         for group in here
     ]
-    best = _best_unused(problem, made, model.model)
+    best = _best_unused(options, made, model.model)
     text = f"{model.model}: {model.served:.1%} of {model.wanted_rps:.3g} requests/s; "
     text += ", ".join(parts) if parts else "no replica"
     return f"{text}; {best}" if best else text
@@ -261,9 +267,8 @@ def _division(group: GroupPlan) -> str:
     return Group(group.model, group.pool, group.tp, group.pp).label()
 
 
-def _best_unused(problem: Problem, made: Parts | Plan, model: str) -> str:
+def _best_unused(options: Mapping[Group, Option], made: Parts | Plan, model: str) -> str:
     """Return the shape that serves most for each GPU, if it is not among those chosen, and why."""
-    options = {g: o for g, o in problem.candidates().items() if g.model == model}
     if not options:
         return "no shape of it can run here"
     used = {(group.pool, group.tp, group.pp) for group in made.groups if group.model == model}

@@ -1,6 +1,8 @@
 """Which replica shapes may be started on agents, and what each of them can do."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -9,9 +11,14 @@ from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.hardware import gpu_of
 from opentela.placer.live.pools import PoolSeen
-from opentela.placer.load_cost import measured
+from opentela.placer.load_cost import LoadCost, measured
 from opentela.placer.options import Wanted, enumerate_options
 from opentela.placer.problem import Group, Option, Pool
+
+GRID: Final = 1.1
+"""Lengths that are nearer to one another than this factor are taken for equal."""
+MADE_MAX: Final = 10_000
+"""Models in pools whose shapes are remembered; the shapes of one take a few kilobytes."""
 
 
 class Candidates:
@@ -20,12 +27,20 @@ class Candidates:
     Args:
         config: Of the placer.
         specs: The models that the simulator knows, by name.
+        load_cost: What starting a replica costs; as measured if not given.
     """
 
-    def __init__(self, config: PlacerConfig, specs: Mapping[str, Wanted]) -> None:
+    def __init__(
+        self,
+        config: PlacerConfig,
+        specs: Mapping[str, Wanted],
+        load_cost: LoadCost | None = None,
+    ) -> None:
         self._config = config
         self._models = {model.name: model for model in config.models}
         self._specs = specs
+        self._load_cost = load_cost or measured()
+        self._made: dict[tuple[PoolSeen, Wanted, bool], list[Option]] = {}
 
     def of(
         self, pools: Iterable[PoolSeen], asked: Mapping[str, Asked], notes: list[str]
@@ -97,13 +112,34 @@ class Candidates:
                 continue
             sizes = [tp for tp in model.tp or (1,) if tp <= pool.gpus]
             found += [self.unknown(Group(model.name, pool.name, tp)) for tp in sizes]
-        if simulated:
-            seen = Pool(name=pool.name, gpu=gpu, nodes=pool.agents, gpus_per_node=pool.gpus)
-            made = enumerate_options(
-                simulated, (seen,), catalogue.gpus(), measured(), keeps_promises=keeps_promises
-            )
-            found += [msgspec.structs.replace(one, gpu=pool.name) for one in made.options]
+        if len(self._made) + len(simulated) > MADE_MAX:
+            self._made.clear()
+        new = [one for one in simulated if (pool, one, keeps_promises) not in self._made]
+        if new:
+            self._make(pool, gpu, new, keeps_promises=keeps_promises)
+        for one in simulated:
+            found += self._made[pool, one, keeps_promises]
         return found
+
+    def _make(
+        self, pool: PoolSeen, gpu: str, wanted: Sequence[Wanted], *, keeps_promises: bool
+    ) -> None:
+        """Work out the shapes of *wanted* in *pool* and remember them."""
+        seen = Pool(name=pool.name, gpu=gpu, nodes=pool.agents, gpus_per_node=pool.gpus)
+        made = enumerate_options(
+            wanted, (seen,), catalogue.gpus(), self._load_cost, keeps_promises=keeps_promises
+        )
+        for one in wanted:
+            self._made[pool, one, keeps_promises] = [
+                msgspec.structs.replace(option, gpu=pool.name)
+                for option in made.options
+                if option.model == one.name
+            ]
+
+
+def _rounded(value: float) -> float:
+    """Return *value* to a tenth of itself: nothing is so exact, and shapes are worked out seldom."""
+    return GRID ** round(math.log(value, GRID)) if value > 0 else 0.0
 
 
 def _loaded(spec: Wanted, asked: Asked | None) -> Wanted:
@@ -112,13 +148,12 @@ def _loaded(spec: Wanted, asked: Asked | None) -> Wanted:
     if asked is not None:
         load = msgspec.structs.replace(
             load,
-            rate_rps=asked.rate_rps,
-            in_len=max(1.0, asked.in_tokens) if asked.out_tokens else load.in_len,
-            out_len=asked.out_tokens or load.out_len,
-            in_cv=asked.in_cv,
-            out_cv=asked.out_cv,
-            prefix_hit=asked.prefix_hit,
-            burstiness_cv=asked.cv,
+            in_len=_rounded(max(1.0, asked.in_tokens) if asked.out_tokens else load.in_len),
+            out_len=_rounded(asked.out_tokens or load.out_len),
+            in_cv=_rounded(asked.in_cv),
+            out_cv=_rounded(asked.out_cv),
+            prefix_hit=round(asked.prefix_hit, 1),
+            burstiness_cv=_rounded(asked.cv),
         )
     # A replica stays within one agent, and so do its stages.
     return spec._replace(workload=load, pp=(1,))

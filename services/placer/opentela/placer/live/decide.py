@@ -19,6 +19,7 @@ from opentela.placer.live.config import ModelConfig, PlacerConfig
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.hardware import gpu_of
 from opentela.placer.live.pools import PoolSeen
+from opentela.placer.load_cost import LoadCost
 from opentela.placer.options import Wanted
 from opentela.placer.plan import in_words, parts
 from opentela.placer.problem import (
@@ -40,6 +41,7 @@ HORIZON_S: Final = 3600.0
 _SMALL: Final = 1e-3
 """Requests a second of a model that is asked for at all: enough for one replica."""
 _BY_HAND: Final = "by hand"
+ENOUGH: Final = "what runs is what shall run"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,17 +96,27 @@ class Planner:
     Args:
         config: Of the placer.
         specs: The models that the simulator knows, by name.
+        load_cost: What starting a replica costs; as measured if not given.
     """
 
-    def __init__(self, config: PlacerConfig, specs: Mapping[str, Wanted]) -> None:
+    def __init__(
+        self,
+        config: PlacerConfig,
+        specs: Mapping[str, Wanted],
+        *,
+        load_cost: LoadCost | None = None,
+    ) -> None:
         self._config = config
         self._models = {model.name: model for model in config.models}
-        self._candidates = Candidates(config, specs)
+        self._candidates = Candidates(config, specs, load_cost)
 
     def answer(self, question: Question) -> Decided:
         """Return what to do about *question*."""
         notes: list[str] = []
         problem = self._problem(question, notes)
+        if _is_enough(problem, question):
+            # Nothing could be gained by a move; what is spare stays in any case.
+            return self._told(problem, question.running, ENOUGH, notes)
         try:
             counts, objective = self._solved(problem, notes)
         except OtelaError as error:
@@ -112,11 +124,22 @@ class Planner:
         ours = {group: n for group, n in counts.items() if n and not _is_by_hand(group)}
         target = self._kept(problem, question, ours)
         reason, is_change = self._worth(problem, question, target)
-        if not is_change:
-            target = dict(question.running)
-        everything = target | {g: n for g, n in problem.running.items() if _is_by_hand(g)}
+        target = target if is_change else question.running
+        return self._told(problem, target, reason, notes, is_change=is_change, objective=objective)
+
+    def _told(
+        self,
+        problem: Problem,
+        target: Mapping[Group, int],
+        reason: str,
+        notes: list[str],
+        *,
+        is_change: bool = False,
+        objective: Objective = Objective.COST,
+    ) -> Decided:
+        everything = {**target, **{g: n for g, n in problem.running.items() if _is_by_hand(g)}}
         return Decided(
-            target=target,
+            target=dict(target),
             is_change=is_change,
             reason=reason,
             wanted_rps={demand.model: demand.rate_rps for demand in problem.demands},
@@ -225,7 +248,7 @@ class Planner:
         """Return whether *target* is worth its moves, and why."""
         running = question.running
         if target == running:
-            return "what runs is what shall run", False
+            return ENOUGH, False
         theirs = {g: n for g, n in problem.running.items() if _is_by_hand(g)}
         now, then = served(problem, {**running, **theirs}), served(problem, {**target, **theirs})
         waiting = [
@@ -245,6 +268,17 @@ class Planner:
         if freed and any(running.get(g, 0) > target.get(g, 0) for g in running):
             return f"nobody asks for {', '.join(freed)} any more", True
         return f"a better plan would serve {max(gain, 0.0):.1%} more, which is too little", False
+
+
+def _is_enough(problem: Problem, question: Question) -> bool:
+    """Return whether what runs serves all that is asked, and nothing is to be given back."""
+    if any(group.model in question.idle for group in question.running):
+        return False
+    shares = served(problem, problem.running)
+    return all(
+        shares[demand.model] >= 1 and not _short(demand, problem.running)
+        for demand in problem.demands
+    )
 
 
 def _in_words(

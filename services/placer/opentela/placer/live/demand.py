@@ -126,6 +126,10 @@ class Demands:
             list(steps.values()),
         )
 
+    def is_asked(self, now: float, model: str) -> bool:
+        """Return whether any request for *model* ended within the window."""
+        return next(self._within(now, model), None) is not None
+
     def has_learnt(self, now: float) -> bool:
         """Return whether it has listened for long enough to know who does not ask."""
         return now - self._began_at >= self._config.learn_s
@@ -136,7 +140,10 @@ class Demands:
 
     def _within(self, now: float, model: str) -> Iterator[tuple[int, _Step]]:
         since = math.floor((now - self._config.window_s) / self._step_s)
-        return ((number, one) for number, one in self._steps.get(model, ()) if number > since)
+        steps = self._steps.get(model)
+        while steps and steps[0][0] <= since:
+            steps.popleft()
+        return iter(steps or ())
 
     def _cv(self, now: float, steps: Mapping[int, _Step]) -> float:
         """Return what counts by the step say of the gaps: variance over mean is their cv²."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from opentela.placer.baselines.memory_proportional import memory_proportional
 from opentela.placer.headroom import with_headroom
+from opentela.placer.live.config import PlacerConfig
+from opentela.placer.options import Wanted
 from opentela.placer.problem import (
     Counts,
     Demand,
@@ -20,6 +22,7 @@ from opentela.placer.problem import (
 )
 from opentela.placer.replay.controller import Controller, Policy, initial
 from opentela.placer.replay.fleet import Change, Known
+from opentela.placer.replay.live import Live, Stage
 from opentela.placer.replay.outcome import Outcome, outcome
 from opentela.placer.replay.trace import Trace
 from opentela.placer.shapes import Floats
@@ -29,6 +32,7 @@ from opentela.placer.solve.run import solve
 
 _FIRST: Limits = Limits(time_s=10.0, gap=0.01)
 _EPOCH: Limits = Limits(time_s=1.0, gap=0.03)
+_LIVE: PlacerConfig = PlacerConfig(access="")
 
 
 class Way(enum.StrEnum):
@@ -37,6 +41,7 @@ class Way(enum.StrEnum):
     `static`: solved once for what the past asked, then left alone.
     `memory-proportional`: likewise, by weights times requests.
     `dynamic`: solved again and again for what was asked lately; spare GPUs are given back.
+    `live`: begins as `static` does; what `otela placer` does is done, with its settings.
     `dynamic-kept`: begins as `static` does and uses every GPU; spare replicas stay until others
     need their GPUs.
     """
@@ -45,11 +50,12 @@ class Way(enum.StrEnum):
     MEMORY = "memory-proportional"
     DYNAMIC = "dynamic"
     KEPT = "dynamic-kept"
+    LIVE = "live"
 
     @property
     def is_dynamic(self) -> bool:
         """Whether anything moves."""
-        return self in {Way.DYNAMIC, Way.KEPT}
+        return self in {Way.DYNAMIC, Way.KEPT, Way.LIVE}
 
 
 class Setting(NamedTuple):
@@ -58,13 +64,19 @@ class Setting(NamedTuple):
     Attributes:
         past: What placements may learn from.
         future: What is judged.
+        wanted: Each model of the trace as the simulator sees it.
+        models: What is known of each.
+        options: Every replica shape that keeps the promises.
+        every_option: The same, promises or not.
     """
 
     past: Trace
     future: Trace
+    wanted: tuple[Wanted, ...]
     models: tuple[Known, ...]
     pools: tuple[Pool, ...]
     options: tuple[Option, ...]
+    every_option: tuple[Option, ...]
     weights_bytes: dict[str, float]
     until_s: float
 
@@ -90,6 +102,7 @@ def run(
     *,
     size: float = 1.0,
     load_factor: float = 1.0,
+    live: PlacerConfig = _LIVE,
     progress: Progress = lambda _: None,
 ) -> Run:
     """Return what *way* comes to.
@@ -100,13 +113,17 @@ def run(
         policy: Of the dynamic way; burstiness and time to absorb it are for all.
         size: Multiplies the nodes of every pool.
         load_factor: Multiplies the time to load.
+        live: Settings of the placer, for `live`; its models are those of the trace.
         progress: Told the share that is done.
     """
     problem = _problem(setting, policy, size, load_factor)
-    now = float(setting.future.requests.arrival_s[0])
+    now = _begin(setting.future)
     first = _first(setting, problem, way)
     changes = initial(first, now)
-    if way.is_dynamic:
+    if way is Way.LIVE:
+        made = _stage(setting, problem, load_factor, policy.drain_s)
+        changes += _live(setting, Live(made, live, first, _begin(setting.past)), progress)
+    elif way.is_dynamic:
         asked = msgspec.structs.replace(policy, keeps_spare=way is Way.KEPT)
         changes += _controlled(setting, problem, asked, first, progress)
     kinds = {pool.name: pool.gpu for pool in problem.pools}
@@ -115,7 +132,7 @@ def run(
         way=way,
         size=size,
         gpus=sum(pool.gpus for pool in problem.pools),
-        cool_down_s=policy.cool_down_s,
+        cool_down_s=live.plan.cool_down_s if way is Way.LIVE else policy.cool_down_s,
         load_factor=load_factor,
         outcome=told,
     )
@@ -152,7 +169,11 @@ def _problem(setting: Setting, policy: Policy, size: float, load_factor: float) 
 def _first(setting: Setting, problem: Problem, way: Way) -> dict[Group, int]:
     if way is Way.MEMORY:
         return memory_proportional(problem, setting.weights_bytes)
-    if way in {Way.STATIC, Way.KEPT}:
+    if way is Way.LIVE:
+        # A replica stays within one agent, and so do its stages.
+        options = tuple(option for option in problem.options if option.pp == 1)
+        problem = msgspec.structs.replace(problem, options=options)
+    if way in {Way.STATIC, Way.KEPT, Way.LIVE}:
         # Every GPU is used: what is spare makes answers quicker and bursts harmless.
         return _spread(problem, _place(problem, _FIRST))
     return _place(problem, _FIRST)
@@ -216,6 +237,29 @@ def _controlled(
         changes += controller.step(begin + (index + 1) * policy.tick_s, seen[index])
         progress((index + 1) / ticks)
     return changes
+
+
+def _stage(setting: Setting, problem: Problem, load_factor: float, drain_s: float) -> Stage:
+    every = msgspec.structs.replace(problem, options=setting.every_option)
+    return Stage(
+        wanted=setting.wanted,
+        models=setting.models,
+        pools=problem.pools,
+        load_s={group: one.load_s * load_factor for group, one in every.candidates().items()},
+        load_factor=load_factor,
+        drain_s=drain_s,
+    )
+
+
+def _live(setting: Setting, placer: Live, progress: Progress) -> list[Change]:
+    """Return what a placer does over the trace that has heard of all that was asked before."""
+    placer.hear(setting.past, _work(setting.past, setting.models))
+    work = _work(setting.future, setting.models)
+    return placer.run(setting.future, work, setting.until_s, progress)
+
+
+def _begin(trace: Trace) -> float:
+    return float(trace.requests.arrival_s[0])
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,12 +36,20 @@ def setting(
     if made.notes:
         name, why = next(iter(made.notes.items()))
         raise ConfigError(f"{name} of the trace runs nowhere: {why}", remedy="give larger GPUs")
+    # Shapes that keep no promise may be used all the same where nothing else is to be had.
+    every = enumerate_options(wanted, pools, catalogue.gpus(), measured(), keeps_promises=False)
+    models = [
+        one._replace(manners=more.manners | one.manners)
+        for one, more in zip(known(wanted, made), known(wanted, every), strict=True)
+    ]
     return Setting(
         past=past,
         future=future,
-        models=tuple(known(wanted, made)),
+        wanted=tuple(wanted),
+        models=tuple(models),
         pools=tuple(pools),
         options=made.options,
+        every_option=every.options,
         weights_bytes={one.name: _weights(one, pools) for one in wanted},
         until_s=trace.duration_s,
     )
