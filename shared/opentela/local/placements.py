@@ -48,6 +48,29 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What failed and has not served since.
+
+    Attributes:
+        agent: At which; empty for every one. Likewise model.
+        times: In a row.
+        wait_s: Until it is tried again.
+    """
+
+    agent: str
+    model: str
+    times: int
+    wait_s: float
+    reason: str = ""
+
+    def words(self) -> str:
+        """Return it as a line for people."""
+        where = f"at agent {self.agent}" if self.agent else "wherever it was tried"
+        again = f"not tried for another {self.wait_s:.0f} s" if self.wait_s else "may be tried"
+        what = self.model or "whatever was started"
+        return f"{what} failed {where}, {self.times} in a row: {self.reason}; {again}"
+
+
 class Placements(msgspec.Struct, frozen=True, kw_only=True):
     """What a placer says of itself; further fields are its own."""
 
@@ -63,6 +86,7 @@ class Placements(msgspec.Struct, frozen=True, kw_only=True):
     placed: tuple[Placed, ...] = ()
     agents: tuple[Agent, ...] = ()
     replicas: tuple[Replica, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 _DECODER: Final = msgspec.json.Decoder(Placements)
@@ -125,6 +149,7 @@ def show(console: Console, told: Placements, *, explain: bool = False) -> None:
         ]
         parts.append(tables.moving(rows))
     faults = [f"agent {one.agent}: {one.fault}" for one in told.agents if one.fault]
+    faults += [one.words() for one in told.failures]
     tables.show(console, *parts, *(tables.problem(note) for note in (*told.notes, *faults)))
     for line in told.words if explain else ():
         console.print(f"• {line}", soft_wrap=True)

@@ -57,9 +57,11 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kind: What was decided, done, or seen.
         at: RFC 3339 time of the placer, UTC.
         placer: Who decides.
-        term: Of its lease; 0 for one that leads without.
+        term: Of its lease, of a `DEPOSED` that which is over; 0 for one that leads without.
         dry_run: It only says what it would do.
         reason: Why, for people.
+        decision: Of a start or a stop: the id of the decision that it carries out; empty where a
+            replica is stopped because it failed.
         command: The ULID of the `Start` that a replica was made by.
         model: Of that replica.
         provider: Whose agent runs it; site and agent: which one.
@@ -76,6 +78,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     term: int = 0
     dry_run: bool = False
     reason: str = ""
+    decision: str = ""
     command: str = ""
     model: str = ""
     provider: str = ""

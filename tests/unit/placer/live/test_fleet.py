@@ -128,6 +128,18 @@ def test_the_replicas_of_an_agent_that_is_gone_are_gone() -> None:
     assert one.agents == {}
 
 
+def test_what_ended_under_an_earlier_leader_is_told_once() -> None:
+    """By the first answer that a leader hears: later ones hold nothing that it did not start."""
+    one, _ = fleet()
+    for agent in one.agents.values():
+        agent.holding = None
+        failed = msgspec.structs.replace(replica("failed"), reason="it broke")
+        found, ((life, why),) = one.hear(1.0, WALL, agent, holding(failed))
+        assert (found, why, life.is_leaving, one.lives) == ([], "it broke", False, {})
+        late = msgspec.structs.replace(failed, start=OTHER)
+        assert one.hear(2.0, WALL, agent, holding(failed, late)) == ([], [])
+
+
 def test_an_agent_under_another_session_has_its_replicas_back() -> None:
     """Registries may give up one that lives."""
     one, agent = fleet()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.unit.placer.live import parts
+from tests.unit.placer.live import ledger, parts
 from tests.unit.placer.live.world import FakeAgent, World
 
 from opentela.core import ids
@@ -130,6 +130,7 @@ def test_whatever_goes_wrong_the_plan_is_reached_when_it_is_over(seed: int) -> N
     one.rates = dict.fromkeys(NAMES, 0.5)
     one.run(150, until=lambda: all(one.serving(model) for model in NAMES))
     assert all(one.serving(model) for model in NAMES)
+    assert ledger.faults(one.events, is_settled=False) == []
 
 
 def test_what_a_paused_leader_had_sent_is_not_carried_out() -> None:

@@ -230,3 +230,13 @@ def test_never_do_two_lead_whatever_is_lost_or_late() -> None:
                 assert leading[0].term > max(terms, default=0), f"seed {seed}, step {number}"
                 terms.append(leading[0].term)
         assert terms, f"seed {seed}: nobody ever led"
+
+
+def test_it_is_said_why_one_leads_no_more() -> None:
+    """By what is known: another leads, nothing answers, or it was too late."""
+    one = lease("own")
+    assert one.why_lost("own") == "not asked yet"
+    one.why_not = ""
+    assert "ran out" in one.why_lost("own")
+    one.leader = "other"
+    assert one.why_lost("own") == "other leads"

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 import pytest
-from tests.unit.placer.live import parts
+from tests.unit.placer.live import ledger, parts
 from tests.unit.placer.live.world import World
 
 from opentela.core import ids
@@ -88,6 +88,40 @@ def test_a_leader_that_is_killed_in_the_middle_of_a_move_has_a_successor() -> No
     one.run(40)
     assert len(one.started) == 1
     assert one.serving("a") == 1
+    assert ledger.faults(one.events) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_command_has_its_decision_and_its_outcome(seed: int) -> None:
+    """Whoever led when it came: who takes over tells what has ended meanwhile."""
+    one = world(seed, placers=2, gpus=2)
+    for rates in ({"a": 3.0}, {"b": 3.0}, {"c": 3.0}):
+        one.rates = rates
+        moves = len(one.kinds("START")) + len(one.kinds("STOP"))
+        one.run(40, until=lambda: len(one.kinds("START")) + len(one.kinds("STOP")) > moves)  # noqa: B023
+        leading = [at for at, placer in enumerate(one.placers) if placer.is_leading]
+        if leading:
+            one.pause(leading[0])
+            one.run(6)
+            one.resume(leading[0])
+    one.rates = {}
+    one.run(60)
+    assert len({event.command for event in one.kinds("START")}) > 2
+    assert ledger.faults(one.events) == []
+
+
+def test_a_leader_says_which_term_is_over_and_why() -> None:
+    """It may not know who leads now."""
+    one = world(placers=2)
+    one.run(2, until=lambda: one.leader() is not None)
+    (place,) = [at for at, placer in enumerate(one.placers) if placer.is_leading]
+    term = one.placers[place].term
+    one.pause(place)
+    one.run(6)
+    one.resume(place)
+    (deposed,) = one.kinds("DEPOSED")
+    assert deposed.term == term > 0
+    assert deposed.reason == "its lease ran out before it was renewed"
 
 
 def test_a_leader_that_lost_its_lease_acts_no_more() -> None:

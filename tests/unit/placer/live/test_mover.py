@@ -6,6 +6,7 @@ import msgspec
 from tests.unit.placer.live import parts
 
 from opentela.core import ids
+from opentela.core.ids import SiteId
 from opentela.core.record import claim_of
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.mover import Mover, Say, Send, Step
@@ -208,6 +209,77 @@ def test_a_repeated_failure_waits_longer_each_time() -> None:
         del one.fleet.lives[life.start.command]
         waits.append(one.now - began)
     assert waits == [4.0, 8.0, 16.0, 32.0]
+
+
+def test_a_place_where_nothing_failed_is_better() -> None:
+    """Also once the wait for the other is over."""
+    one = Scene()
+    (start,) = sent(one.step(a=1))
+    bad = one.fleet.agents[one.fleet.lives[start.command].agent]
+    one.hear(bad, command=start.command, reason="broken")
+    one.now = parts.MOVES.backoff_s
+    for agent in one.agents:
+        one.hear(agent)
+    (again,) = sent(one.step(a=1))
+    assert one.fleet.lives[again.command].agent != bad.session
+
+
+def test_a_place_that_comes_is_used_at_once() -> None:
+    """That there was no room before it came is no reason to wait."""
+    one = Scene(agents=1)
+    (start,) = sent(one.step(a=1))
+    one.hear(one.agents[0], command=start.command, reason="broken")
+    assert sent(one.step(a=1)) == []
+    assert one.mover.notes() == (f"a (TP1) finds no room in {POOL}: it failed there lately",)
+    record = parts.agent(9)
+    one.fleet.apply(0.0, [record])
+    one.hear(one.fleet.agents[claim_of(record).session])
+    (again,) = sent(one.step(a=1))
+    assert one.fleet.lives[again.command].agent == claim_of(record).session
+    assert one.mover.notes() == ()
+
+
+def test_a_start_at_an_agent_that_fell_silent_is_made_up_for() -> None:
+    """Registries take their time to give the agent up; when it is back, one of both is too much."""
+    one = Scene()
+    (start,) = sent(one.step("a", a=1))
+    silent, other = (
+        one.fleet.agents[one.fleet.lives[start.command].agent],
+        next(a for a in one.agents if a.session != one.fleet.lives[start.command].agent),
+    )
+    told = Replica(start=start.command, template="", model="a", tp=1, pp=1, gpus=("0",), state="")
+    one.hear(silent, told, command=start.command)
+    one.now = parts.MOVES.silent_s
+    one.hear(other)
+    assert not one.mover.answers(one.now, silent)
+    (again,) = sent(one.step("a", a=1))
+    assert one.fleet.lives[again.command].agent == other.session
+
+
+def test_a_replica_that_serves_counts_although_its_agent_is_silent() -> None:
+    """Requests reach it."""
+    one = Scene()
+    one.serve(0, "a")
+    one.now = parts.MOVES.silent_s
+    one.hear(one.agents[1])
+    assert one.mover.answers(one.now, one.agents[0])
+    assert sent(one.step("a", a=1)) == []
+
+
+def test_two_that_would_change_places_stay_and_it_is_said_why() -> None:
+    """Each is the last that serves its model, and nothing is free."""
+    one = Scene()
+    other = f"{POOL}+"
+    one.agents[1].path = one.agents[1].path._replace(site=SiteId("b"))
+    other = one.agents[1].pool
+    one.serve(0, "a")
+    one.serve(1, "b")
+    one.mover.target = {Group("a", other, 1): 1, Group("b", POOL, 1): 1}
+    assert one.mover.step(one.now, WALL, term=7, demanded=("a", "b")) == []
+    assert one.mover.notes() == (
+        f"a (TP1) finds no room in {other}: b would have to go from there, and serves nowhere else",
+        f"b (TP1) finds no room in {POOL}: a would have to go from there, and serves nowhere else",
+    )
 
 
 def test_what_is_listed_no_more_is_not_started_anew() -> None:

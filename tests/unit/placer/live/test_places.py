@@ -45,6 +45,7 @@ class Scene:
             self.fleet,
             self.fleet.agents.values(),
             may_start=lambda _agent, _model: True,
+            failures=lambda _agent, _model: 0,
             stoppable=stoppable,
         )
 
@@ -88,6 +89,17 @@ def test_two_that_each_hold_half_an_agent_move_together() -> None:
     assert agent.session != one.lives[f"{moved.model}{'ab'.index(moved.model)}"].agent
     one.lives["a0"].is_aside, one.lives["a0"].down_at = True, 0.0
     assert one.places().is_gathering(POOL)
+
+
+def test_it_is_said_why_there_is_no_room() -> None:
+    """Whatever it is that stands in the way."""
+    one = Scene("aa", "bb")
+    group = Group("c", POOL, 2)
+    assert one.places().why_not(group, one.surplus("a", 2)).startswith("nothing that runs there")
+    assert "too short a while" in one.places().why_not(group, one.surplus("a", 1))
+    twin = Scene("ab", "bb")
+    assert twin.places().why_not(group, twin.surplus("a", 0)).startswith("a would have to go")
+    assert "takes commands" in one.places().why_not(Group("c", "none", 1), one.surplus("a", 1))
 
 
 def test_where_all_is_full_nothing_can_step_aside() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from opentela.placer.live.blame import Blame
 from opentela.placer.live.decide import Decided
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.fleet import Fleet, Life
@@ -94,6 +95,20 @@ def replicas(fleet: Fleet, now: float) -> list[dict[str, object]]:
             "reason": life.why,
         }
         for life in sorted(fleet.lives.values(), key=lambda one: one.start.command)
+    ]
+
+
+def failures(blame: Blame, now: float) -> list[dict[str, object]]:
+    """Return what failed where, and when it is tried again."""
+    return [
+        {
+            "agent": one.agent,
+            "model": one.model,
+            "times": one.times,
+            "wait_s": round(one.wait_s, 1),
+            "reason": one.reason,
+        }
+        for one in blame.told(now)
     ]
 
 

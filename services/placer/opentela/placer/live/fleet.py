@@ -24,8 +24,9 @@ from opentela.wire import command
 from opentela.wire.command import Holding, Replica, Start
 from opentela.wire.subjects import SessionPath
 
-ENDED: Final = frozenset({"stopped", "failed"})
 DRAINING: Final = "draining"
+STOPPED: Final = "stopped"
+ENDED: Final = frozenset({STOPPED, "failed"})
 LIVES_MAX: Final = 4096
 """Replicas in all."""
 GPUS_MAX: Final = 1024
@@ -96,6 +97,7 @@ class Life:
         was_told_serving: Whether it was told that it serves.
         absent_at: Since when its agent tells of it no more; infinity while it does.
         is_aside: Whether it was started so that another of its kind can give up its place.
+        has_failed: Whether it is given up.
     """
 
     def __init__(self, start: Start, agent: Agent, *, began_at: float, now: float) -> None:
@@ -111,7 +113,7 @@ class Life:
         self.why = ""
         self.was_told_serving = False
         self.absent_at = math.inf
-        self.is_aside = False
+        self.is_aside = self.has_failed = False
 
     @property
     def model(self) -> str:
@@ -232,6 +234,7 @@ class Fleet:
         agent.fault = fault(holding)
         if agent.fault:
             return [], []
+        is_first = agent.holding is None
         agent.holding, agent.heard_at = holding, now
         found: list[Life] = []
         ended: list[tuple[Life, str]] = []
@@ -239,9 +242,12 @@ class Fleet:
         for replica in told.values():
             life = self.lives.get(replica.start)
             if replica.state in ENDED:
+                if is_first and self._is_news(replica.start):
+                    # It ended after whoever started it led, who can thus not have told.
+                    life = _found(replica, agent, now, wall)
                 self._remember_end(replica.start)
                 if life is not None and life.agent == agent.session:
-                    del self.lives[replica.start]
+                    self.lives.pop(replica.start, None)
                     ended.append((life, replica.reason or replica.state))
                 continue
             is_news = life is None and replica.start not in self._ended
@@ -269,6 +275,9 @@ class Fleet:
                 del self.lives[life.start.command]
                 gone.append((life, "its agent knows nothing of it"))
         return gone
+
+    def _is_news(self, start: str) -> bool:
+        return start not in self._ended and start not in self.lives and _is_ulid(start)
 
     def _remember_end(self, start: str) -> None:
         self._ended[start] = None
@@ -347,4 +356,6 @@ def _found(replica: Replica, agent: Agent, now: float, wall: float) -> Life:
         pp=replica.pp,
     )
     age_s = max(0.0, wall - ids.born_at_ms(SessionId(replica.start)) / 1000)
-    return Life(start, agent, began_at=now - age_s, now=now)
+    life = Life(start, agent, began_at=now - age_s, now=now)
+    life.is_known, life.is_stop_taken = True, replica.state in {DRAINING, STOPPED}
+    return life

@@ -100,6 +100,12 @@ class Lease:
         """Return whether it may act at *now*."""
         return bool(self.term) and now < self._until
 
+    def why_lost(self, own: str) -> str:
+        """Return why *own*, who led, does so no more."""
+        if self.leader not in {"", own}:
+            return f"{self.leader} leads"
+        return self.why_not or "its lease ran out before it was renewed"
+
     def next_deadline(self) -> float:
         """Return when to tick next."""
         if self._asked_at is not None:

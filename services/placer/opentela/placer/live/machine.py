@@ -72,6 +72,8 @@ class PlacerMachine:
         self._led_at = -math.inf
         self._is_leading = self._is_whole = self._is_over = False
         self._number = 0
+        self._led_term = 0
+        self._decision = ""
         self._is_planning = False
         self._planned_at = -math.inf
         self._signature: tuple[object, ...] = ()
@@ -126,9 +128,11 @@ class PlacerMachine:
             "leader": self._name if self._is_leading else self._lease.leader,
             "term": self.term,
             "dry_run": self._config.dry_run,
-            **account.status(self.decided, asked, self._survey.running(wall)),
+            **account.status(self.decided, asked, self._survey.running(now, wall)),
+            "notes": list(self._notes()),
             "agents": account.agents(self.fleet, now),
             "replicas": account.replicas(self.fleet, now),
+            "failures": account.failures(self.mover.blame, now),
         }
 
     # Events
@@ -145,6 +149,8 @@ class PlacerMachine:
         if not self._is_over and not isinstance(event, m.Used):
             self._elect(lease.Tick())
             self._act()
+        if self._is_leading:
+            self._led_term = self.term
         return self._actions
 
     def _take_in(self, event: m.Event) -> None:
@@ -212,7 +218,7 @@ class PlacerMachine:
 
     def _end(self) -> None:
         self._reset()
-        self._audit("DEPOSED", reason=self._lease.why_not or "another leads")
+        self._audit("DEPOSED", term=self._led_term, reason=self._lease.why_lost(self._name))
 
     def _reset(self) -> None:
         self._epoch += 1
@@ -230,7 +236,7 @@ class PlacerMachine:
                 self._actions.append(m.AskBucket(action=action))
         if self._is_leading:
             self._is_leading = False
-            self._audit("DEPOSED", reason="it stops")
+            self._audit("DEPOSED", term=self._led_term, reason="it stops")
 
     # What a leader does
 
@@ -280,13 +286,16 @@ class PlacerMachine:
         if not self._config.dry_run:
             self.mover.target = decided.target
         kind: Kind = "PLANNED" if decided.is_change else "HELD"
-        self._audit(
+        self._decision = self._audit(
             kind,
             reason=decided.reason,
             asked=account.asked(decided, self._survey.asked(self._now)),
-            placed=account.placed(decided, self._survey.running(self._wall)),
-            notes=decided.notes,
+            placed=account.placed(decided, self._survey.running(self._now, self._wall)),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        return (*self.decided.notes, *self.mover.notes())
 
     def _is_moving(self) -> bool:
         return any(_is_moving(one) for one in self.fleet.lives.values())
@@ -304,9 +313,12 @@ class PlacerMachine:
 
     def _audit_life(self, kind: Kind, life: Life, reason: str) -> None:
         agent = self.fleet.agents.get(life.agent)
+        # What failed is stopped whatever was decided.
+        is_decided = kind in {"START", "STOP"} and not life.has_failed
         self._audit(
             kind,
             reason=reason,
+            decision=self._decision if is_decided else "",
             command=life.start.command,
             model=life.model,
             agent=life.agent,
@@ -315,17 +327,18 @@ class PlacerMachine:
             pool=agent.pool if agent else "",
         )
 
-    def _audit(self, kind: Kind, **values: object) -> None:
+    def _audit(self, kind: Kind, *, term: int | None = None, **values: object) -> str:
         event = AuditEvent(
             id=self._new_id(),
             kind=kind,
             at=account.at(self._wall),
             placer=self._name,
-            term=self.term,
+            term=self.term if term is None else term,
             dry_run=self._config.dry_run,
             **values,  # type: ignore[arg-type]
         )
         self._actions.append(m.Audit(event=event))
+        return event.id
 
     def _new_id(self) -> str:
         return ids.ulid(int(self._wall * 1000), self._rng.randbytes(ids.NOISE_BYTES))

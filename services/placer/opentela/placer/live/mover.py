@@ -5,13 +5,12 @@ and does what can be done then; so it goes on from whatever an earlier leader ha
 is done twice. The last replica that serves a model which is asked for stays until another serves.
 """
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from opentela.core.ids import SessionId
+from opentela.placer.live.blame import Blame
 from opentela.placer.live.config import ModelConfig, PlacerConfig
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.places import Places, Surplus
@@ -19,10 +18,9 @@ from opentela.placer.problem import Group
 from opentela.wire.audit import Kind
 from opentela.wire.command import Command, Holding, Start, Stop
 
-FAILURES_MAX: Final = 1024
-"""Places that are remembered as having failed; the oldest are forgotten first."""
 _SHUT_S: Final = 60.0
-"""For so long nothing is planned for a place where it turned out to find no room."""
+"""For so long nothing is planned for a place where it turned out to find no room; less if some
+becomes free."""
 
 
 class Say(NamedTuple):
@@ -40,15 +38,14 @@ class Send(NamedTuple):
     command: Command
 
 
+class Shut(NamedTuple):
+    """Until when nothing is planned for a group, and why it found no room."""
+
+    until: float
+    why: str
+
+
 Step = Say | Send
-
-
-class _Failure:
-    """A place at which a model did not start."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.until = -math.inf
 
 
 class Mover:
@@ -62,7 +59,8 @@ class Mover:
     Attributes:
         target: What shall run; None before it was decided.
         stopped: When replicas of a group were last stopped.
-        shut: Groups that cannot be started, until when.
+        shut: Groups that cannot be started.
+        blame: What failed where.
     """
 
     def __init__(self, config: PlacerConfig, fleet: Fleet, new_id: Callable[[], str]) -> None:
@@ -71,16 +69,16 @@ class Mover:
         self._models: Mapping[str, ModelConfig] = {model.name: model for model in config.models}
         self._fleet = fleet
         self._new_id = new_id
-        self._failures: dict[tuple[SessionId, str], _Failure] = {}
+        self.blame = Blame(config.moves.backoff_s, config.moves.backoff_max_s)
         self.target: dict[Group, int] | None = None
         self.stopped: dict[Group, float] = {}
-        self.shut: dict[Group, float] = {}
+        self.shut: dict[Group, Shut] = {}
 
     # What is seen
 
     def forget(self, now: float) -> None:
         """Forget what was shut or stopped so long ago that it counts no more."""
-        self.shut = {group: at for group, at in self.shut.items() if at > now}
+        self.shut = {group: one for group, one in self.shut.items() if one.until > now}
         self.stopped = {
             group: at for group, at in self.stopped.items() if now - at < self._cool_down_s
         }
@@ -127,11 +125,27 @@ class Mover:
             and agent.ends_at - wall > self._config.ends_s
         )
 
-    def is_lasting(self, wall: float, life: Life) -> bool:
-        """Return whether *life* goes on: neither it nor its agent's time comes to an end."""
+    def is_lasting(self, now: float, wall: float, life: Life) -> bool:
+        """Return whether *life* goes on: neither it nor its agent's time comes to an end.
+
+        What does not serve yet at an agent that is silent may never do so.
+        """
         agent = self._fleet.agents.get(life.agent)
-        ends_at = agent.ends_at if agent else -math.inf
-        return not life.is_leaving and ends_at - wall > self._config.ends_s
+        if agent is None or life.is_leaving or agent.ends_at - wall <= self._config.ends_s:
+            return False
+        return life.is_serving or now - agent.heard_at < self._config.silent_s
+
+    def answers(self, now: float, agent: Agent) -> bool:
+        """Return whether *agent* answers, or what it runs serves although it does not."""
+        is_heard = now - agent.heard_at < self._config.silent_s
+        return is_heard or any(one.is_serving for one in self._fleet.of_agent(agent))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what cannot be done for now, and why, for people."""
+        return tuple(
+            f"{group.model} ({group.label()}) finds no room in {group.pool}: {one.why}"
+            for group, one in sorted(self.shut.items())
+        )
 
     # What is done
 
@@ -161,7 +175,7 @@ class Mover:
         steps: list[Step] = []
         if life.is_serving and not life.was_told_serving:
             life.was_told_serving = True
-            self._failures.pop((life.agent, life.model), None)
+            self.blame.served(life.agent, life.model)
             steps.append(Say("SERVES", life))
         if not life.stop and not life.is_leaving:
             reason = ""
@@ -194,7 +208,7 @@ class Mover:
         assert self.target is not None
         running: dict[Group, list[Life]] = {}
         for life in self._fleet.lives.values():
-            if self.is_lasting(wall, life):
+            if self.is_lasting(now, wall, life):
                 running.setdefault(self._fleet.group(life), []).append(life)
         missing = {
             group: n - len(running.get(group, ()))
@@ -207,10 +221,9 @@ class Mover:
             for group, lives in sorted(running.items())
             if len(lives) > self.target.get(group, 0)
         }
-        under_way = sum(
-            not life.is_serving and not life.is_leaving for life in self._fleet.lives.values()
-        )
+        under_way = sum(not life.is_serving for lives in running.values() for life in lives)
         places = self._places(now, wall)
+        self._reopen(places)
         surplus = Surplus(spare, demanded, self.target)
         steps: list[Step] = []
         # Large ones first: small ones would take the room of a whole agent from them.
@@ -239,9 +252,17 @@ class Mover:
         return Places(
             self._fleet,
             able,
-            may_start=lambda agent, model: self._may_start(now, agent, model),
+            may_start=lambda agent, model: (
+                model in self._models and self.blame.may_start(now, agent.session, model)
+            ),
+            failures=lambda agent, model: self.blame.count(agent.session, model),
             stoppable=lambda lives: self.stoppable(now, lives),
         )
+
+    def _reopen(self, places: Places) -> None:
+        """Have planned again what has room by now: an agent has come, or has waited enough."""
+        for group in [one for one in self.shut if places.free(one) is not None]:
+            del self.shut[group]
 
     def _gather(
         self, now: float, term: int, group: Group, places: Places, surplus: Surplus
@@ -258,7 +279,7 @@ class Mover:
             return self._start(now, moved, agent, term, reason, is_aside=True)
         life = places.dispensable(group.pool, surplus)
         if life is None:
-            self.shut[group] = now + _SHUT_S
+            self.shut[group] = Shut(now + _SHUT_S, places.why_not(group, surplus))
             return []
         return self._stop(now, life, term, f"its GPUs are for {group.model}")
 
@@ -294,11 +315,6 @@ class Mover:
                 one.start.command,
             ),
         )
-
-    def _may_start(self, now: float, agent: Agent, model: str) -> bool:
-        """Return whether *model* is ours to start, and did not fail at *agent* a while ago."""
-        failure = self._failures.get((agent.session, model))
-        return model in self._models and (failure is None or now >= failure.until)
 
     def _start(
         self,
@@ -338,12 +354,7 @@ class Mover:
         return [Say("STOP", life, reason), Send(agent, stop)]
 
     def _failed(self, now: float, life: Life, reason: str) -> Step:
-        key = (life.agent, life.model)
-        failure = self._failures.pop(key, None) or _Failure()
-        self._failures[key] = failure
-        delay_s = self._config.backoff_s * 2.0 ** min(failure.count, 20)
-        failure.count += 1
-        failure.until = now + min(delay_s, self._config.backoff_max_s)
-        while len(self._failures) > FAILURES_MAX:
-            del self._failures[next(iter(self._failures))]
+        life.has_failed = True
+        if life.agent in self._fleet.agents:  # that it is gone is no fault of the model's
+            self.blame.failed(now, life.agent, life.model, reason, was_tried=life.is_known)
         return Say("FAILED", life, reason)

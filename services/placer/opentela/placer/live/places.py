@@ -34,6 +34,7 @@ class Places:
         fleet: What there is.
         agents: At which something may be started.
         may_start: Whether a model may be started at an agent.
+        failures: How often it failed there of late; where it did not is better.
         stoppable: Those of some replicas that may be stopped, in the order in which they should.
     """
 
@@ -43,11 +44,13 @@ class Places:
         agents: Iterable[Agent],
         *,
         may_start: Callable[[Agent, str], bool],
+        failures: Callable[[Agent, str], int],
         stoppable: Callable[[Collection[Life]], list[Life]],
     ) -> None:
         self._fleet = fleet
         self._agents = sorted(agents, key=lambda one: one.session)
         self._may_start = may_start
+        self._failures = failures
         self._stoppable = stoppable
         self._promised: dict[SessionId, int] = {}
 
@@ -58,7 +61,10 @@ class Places:
         ]
         return min(
             fitting,
-            key=lambda one: (self._fleet.free(one), -one.ends_at, one.session),
+            key=lambda one: (
+                *(self._failures(one, group.model), self._fleet.free(one)),
+                *(-one.ends_at, one.session),
+            ),
             default=None,
         )
 
@@ -67,15 +73,18 @@ class Places:
 
         Nothing is to be stopped where enough is draining already.
         """
-        best: tuple[int, SessionId, list[Life]] | None = None
+        best: tuple[int, int, SessionId, list[Life]] | None = None
         for agent in self._able(group):
             lacking = group.gpus - self._room(agent, with_leaving=True)
             victims = self._victims(agent, lacking, surplus)
-            if victims is not None and (best is None or (len(victims), agent.session) < best[:2]):
-                best = (len(victims), agent.session, victims)
+            if victims is None:
+                continue
+            rank = (self._failures(agent, group.model), len(victims), agent.session)
+            if best is None or rank < best[:3]:
+                best = (*rank, victims)
         if best is None:
             return None
-        _, session, victims = best
+        *_, session, victims = best
         self._promised[session] = self._promised.get(session, 0) + group.gpus
         return victims
 
@@ -106,6 +115,26 @@ class Places:
                 if self._may_stop(life, [], surplus):
                     return life
         return None
+
+    def why_not(self, group: Group, surplus: Surplus) -> str:
+        """Return why nothing makes room for *group*, for people."""
+        here = [one for one in self._agents if one.pool == group.pool]
+        able = self._able(group)
+        if not able:
+            return "it failed there lately" if here else "no agent there takes commands"
+        spare = [
+            life
+            for kind, lives in surplus.spare.items()
+            if kind.pool == group.pool and surplus.left(kind) > 0
+            for life in lives
+            if not life.is_leaving
+        ]
+        last = dict.fromkeys(one.model for one in spare if not self._may_stop(one, [], surplus))
+        if last:
+            return f"{', '.join(last)} would have to go from there, and serves nowhere else"
+        if spare:
+            return "what is to go from there was started too short a while ago"
+        return "nothing that runs there is to be given up"
 
     def _moved(self, agent: Agent, group: Group) -> list[tuple[Group, Agent]]:
         """Return what must run elsewhere so that *group* fits at *agent*; nothing if it cannot."""

@@ -32,9 +32,9 @@ class Survey:
         running: dict[Group, int] = {}
         locked: dict[Group, int] = {}
         learnt = self._demands.has_learnt(now)
-        nodes = self._nodes(wall)
+        nodes = self._nodes(now, wall)
         places = {one.session: one for one in nodes}
-        for life in self._lasting(wall):
+        for life in self._lasting(now, wall):
             agent = places.get(life.agent)
             if agent is None or life.gpus > agent.gpus:
                 continue  # its agent has said since that it has less
@@ -53,10 +53,10 @@ class Survey:
             idle=self._idle(now) if learnt else (),
         )
 
-    def running(self, wall: float) -> dict[Group, int]:
+    def running(self, now: float, wall: float) -> dict[Group, int]:
         """Return what runs and is to go on."""
         counts: dict[Group, int] = {}
-        for life in self._lasting(wall):
+        for life in self._lasting(now, wall):
             group = self._fleet.group(life)
             counts[group] = counts.get(group, 0) + 1
         return counts
@@ -83,16 +83,17 @@ class Survey:
             if idle_s and self._demands.quiet_s(now, model.name) >= idle_s
         )
 
-    def _nodes(self, wall: float) -> list[Agent]:
+    def _nodes(self, now: float, wall: float) -> list[Agent]:
         margin_s = self._config.moves.ends_s
         return [
             one
             for one in sorted(self._fleet.agents.values(), key=lambda one: one.session)
-            if one.gpus and one.ends_at - wall > margin_s
+            if one.gpus and one.ends_at - wall > margin_s and self._mover.answers(now, one)
         ]
 
-    def _lasting(self, wall: float) -> list[Life]:
-        return [one for one in self._fleet.lives.values() if self._mover.is_lasting(wall, one)]
+    def _lasting(self, now: float, wall: float) -> list[Life]:
+        lives = self._fleet.lives.values()
+        return [one for one in lives if self._mover.is_lasting(now, wall, one)]
 
 
 def signature(question: Question) -> tuple[object, ...]:
