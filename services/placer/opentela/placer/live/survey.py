@@ -73,7 +73,8 @@ class Survey:
         kept = {model.name for model in self._config.models if model.replicas_min}
         if not self._demands.has_learnt(now):
             return kept | {life.model for life in self._fleet.lives.values()}
-        return kept | {one.model for one in self.asked(now) if one.rate_rps}
+        models = (model.name for model in self._config.models)
+        return kept | {model for model in models if self._demands.is_asked(now, model)}
 
     def _idle(self, now: float) -> tuple[str, ...]:
         idle_s = self._config.plan.idle_s
