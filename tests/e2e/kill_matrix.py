@@ -21,9 +21,9 @@ from opentela.supervisor import proctree
 VICTIMS: Final = ("supervisor", "engine's child", "engine", "leaf", "hub")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGSTOP, signal.SIGKILL)
 """A child that was killed is not there for another cell, until its engine is started again."""
-BACK_WITHIN_S: Final = 40.0
-_OUT_WITHIN_S: Final = 25.0
-_GONE_WITHIN_S: Final = 15.0
+BACK_WITHIN_S: Final = 80.0
+_OUT_WITHIN_S: Final = 50.0
+_GONE_WITHIN_S: Final = 40.0
 _FLOWING: Final = 12
 """Requests that must have ended before a cell begins, and after a fault that changes nothing."""
 _SETTINGS: Final = ("restart.delay_s=0.5", "watch.blind_stall_s=60")

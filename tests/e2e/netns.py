@@ -110,7 +110,7 @@ class Lab:
         self._started.append(process)
         return process
 
-    def succeeds(self, place: str, argv: Sequence[str], *, timeout_s: float = 10.0) -> bool:
+    def succeeds(self, place: str, argv: Sequence[str], *, timeout_s: float = 30.0) -> bool:
         """Whether a short command in *place* ends with status 0 in time."""
         try:
             done = subprocess.run(
@@ -224,7 +224,7 @@ def _delete(name: str) -> None:
     left = pids()
     signal_all(left, signal.SIGKILL)
     if left:
-        wait_until(lambda: not any(map(is_running, left)), f"the end of {name}", within_s=5)
+        wait_until(lambda: not any(map(is_running, left)), f"the end of {name}", within_s=20)
     _run("ip", "netns", "del", name)
 
 

@@ -57,7 +57,7 @@ from opentela.testing.waiting import until
 MODEL: Final = "org/model-8b-instruct"
 BEGIN: Final = signal.SIGRTMIN
 """A signal that supervisors do not take for a wish that they leave."""
-SERVING_WITHIN_S: Final = 30.0
+SERVING_WITHIN_S: Final = 90.0
 _STDOUT: Final = 1
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from opentela.local.mesh import free_ports
 
-STOP_WITHIN_S: Final = 10.0
+STOP_WITHIN_S: Final = 20.0
 LOG_TAIL_BYTES: Final = 3_000
 _POLL_S: Final = 0.02
 

@@ -192,16 +192,16 @@ class Load:
             detail=lambda: "\n".join(one.describe() for one in self.history()[-12:]),
         )
 
-    def wait_for_count(self, count: int, *, within_s: float = 30.0) -> None:
+    def wait_for_count(self, count: int, *, within_s: float = 60.0) -> None:
         """Return once so many requests have ended."""
         self.wait_for(lambda known: len(known) >= count, f"{count} requests", within_s=within_s)
 
-    def finish(self, *, within_s: float = 60.0) -> list[Exchange]:
+    def finish(self, *, within_s: float = 90.0) -> list[Exchange]:
         """Let what runs end, and return the whole history."""
         self._service.process.send(signal.SIGTERM)
         return self.complete(within_s=within_s)
 
-    def complete(self, *, within_s: float = 60.0) -> list[Exchange]:
+    def complete(self, *, within_s: float = 90.0) -> list[Exchange]:
         """Return the whole history of a client that ends by itself."""
         status = self._service.process.wait(within_s)
         if status != 0:

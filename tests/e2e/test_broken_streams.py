@@ -73,7 +73,7 @@ def test_a_stream_that_loses_its_engine_ends_with_an_error_event(tmp_path: Path)
             wait_until(
                 lambda: router.status()["models"].get(MODEL) == 1,
                 f"the engine for {fault} alone",
-                within_s=20,
+                within_s=60,
                 detail=router.process.tail,
             )
             break_one(router, Engine(service), fault)

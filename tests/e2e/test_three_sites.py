@@ -23,7 +23,7 @@ GRACE_S = 3.0
 SIZE = 2
 REQUESTS = 8
 LONGEST_S = 20.0
-AGREE_WITHIN_S = 30.0
+AGREE_WITHIN_S = 60.0
 """Generous: what it takes is measured by `make bench-registry`."""
 
 

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.e2e.processes import signal_all
 
 from opentela.local import leftovers
 from opentela.local.home import Home, State
@@ -25,7 +26,7 @@ from opentela.testing.mesh import until
 pytestmark = pytest.mark.nats
 
 MARK = "OTELA_TEST_RUN"
-READY_S = 30.0
+READY_S = 60.0
 
 
 class Up:
@@ -82,8 +83,9 @@ class Up:
 
     async def end(self) -> None:
         """End whatever still runs, however the test went."""
-        for one in self.left():
-            os.kill(one.pid, signal.SIGKILL)
+        # Who ends takes others along, or starts one again: until nobody is left.
+        while left := self.left():
+            signal_all([one.pid for one in left], signal.SIGKILL)
         if self._process is not None:
             await self._process.wait()
 

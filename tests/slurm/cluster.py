@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 USER: Final = "nobody"
 """Whoever is on every machine, and owns nothing."""
 NODES: Final = ("n1", "n2", "n3")
-UP_WITHIN_S: Final = 30.0
+UP_WITHIN_S: Final = 90.0
 DOWN_WITHIN_S: Final = 10.0
 _DAEMONS: Final = ("munged", "slurmctld", "slurmd")
 _ON_PATH: Final = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
@@ -122,7 +122,7 @@ class Cluster:
         done = self.run("squeue", "-h", "-a", "-t", "all", "-j", str(job), "-o", "%T", check=False)
         return done.stdout.strip()
 
-    def wait_for_state(self, job: int, *states: str, within_s: float = 15.0) -> None:
+    def wait_for_state(self, job: int, *states: str, within_s: float = 60.0) -> None:
         """Return once *job* is in one of *states*."""
         wait_until(
             lambda: self.state(job) in states,

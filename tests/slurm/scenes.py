@@ -12,7 +12,7 @@ from tests.e2e.scenes import MODEL, fake_engine
 from tests.slurm.cluster import USER, Cluster
 
 SERVICE: Final = "tiny"
-SERVED_WITHIN_S: Final = 40.0
+SERVED_WITHIN_S: Final = 80.0
 _LIFECYCLES: Final = {
     "session_joined": "JOINING",
     "session_served": "SERVING",
@@ -68,6 +68,15 @@ class Site:
         told = self._told_lives()
         return {session: life for session, life in told.items() if session not in self._known}
 
+    def wait_for_lives(self, count: int, *life: str) -> None:
+        """Return once there were so many sessions, each with this life."""
+        wait_until(
+            lambda: list(self.lives().values()) == [list(life)] * count,
+            f"{count} times {life}",
+            within_s=SERVED_WITHIN_S,
+            detail=lambda: f"{self.lives()}",
+        )
+
     def _told_lives(self) -> dict[str, list[str]]:
         told: dict[str, list[str]] = {}
         for line in self.registry.events():
@@ -115,7 +124,7 @@ class Site:
             detail=lambda: self.cluster.tails() + self.product.tails(),
         )
 
-    def wait_for_successor(self, job: int, *, within_s: float = 60.0) -> int:
+    def wait_for_successor(self, job: int, *, within_s: float = 100.0) -> int:
         """Return the number of the job that follows *job*, once there is one."""
         found: list[int] = []
 
@@ -128,7 +137,7 @@ class Site:
         )
         return found[0]
 
-    def wait_for_end(self, job: int, *, within_s: float = 30.0) -> None:
+    def wait_for_end(self, job: int, *, within_s: float = 60.0) -> None:
         """Return once nothing of *job* is left: no process, no ghost."""
         wait_until(
             lambda: not self.cluster.processes(SLURM_JOB_ID=str(job)),

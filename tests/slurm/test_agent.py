@@ -79,7 +79,7 @@ class Agents:
             ]
             return bool(found)
 
-        wait_until(is_there, "an agent", within_s=40, detail=lambda: self._site.output(self.job))
+        wait_until(is_there, "an agent", within_s=80, detail=lambda: self._site.output(self.job))
         (path,) = found
         return path
 
@@ -142,8 +142,12 @@ def test_an_agent_in_a_job_runs_two_replicas_and_leaves_nothing(
     site.wait_for_sessions(0)
     site.wait_for_end(agents.job)
     if end == "cancel":
-        assert site.cluster.state(agents.job) == "COMPLETED"
-        assert list(site.lives().values()) == [["JOINING", "SERVING", "DRAINING", "LEFT"]] * 3
+        site.cluster.wait_for_state(agents.job, "COMPLETED")
+        site.wait_for_lives(3, "JOINING", "SERVING", "DRAINING", "LEFT")
     else:
         site.cluster.wait_for_state(agents.job, "CANCELLED")
-        assert {life[-1] for life in site.lives().values()} <= {"LEFT", "DOWN"}
+        wait_until(
+            lambda: {life[-1] for life in site.lives().values()} <= {"LEFT", "DOWN"},
+            "the end of all",
+            within_s=30,
+        )

@@ -8,6 +8,8 @@ from typing import Final
 
 UNTIL_S: Final = 30.0
 """Only what will never come true takes so long; cores may be shared, and machines stand still."""
+TRIES: Final = 3
+"""On shared cores one may be late for no fault of its own; what is slow is late each time."""
 _POLL_S: Final = 0.01
 
 

@@ -23,7 +23,7 @@ from opentela.wire.frames import Fail, Headers, Timings
 from opentela.wire.subjects import SessionPath
 
 PATH = SessionPath(ProviderId("p"), SiteId("a"), SessionId("01JDSESSION"))
-DONE_TIMEOUT_S = 20.0
+DONE_TIMEOUT_S = 60.0
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from opentela.core.errors import WireError
 from opentela.mesh.channel import Channel
 from opentela.mesh.identity import Identity
 from opentela.stream.caller import CallerSettings
-from opentela.testing.mesh import until
+from opentela.testing.mesh import UNTIL_TIMEOUT_S, until
 from opentela.wire import channel as wire
 from opentela.wire import frames
 from opentela.wire.frames import FailKind, Invite
@@ -187,8 +187,8 @@ async def test_a_router_that_ends_stops_its_engines_at_once() -> None:
         assert channel is not None
         assert channel._transport is not None
         channel._transport.abort()
-        async with asyncio.timeout(1.0):
-            await until(lambda: made.fabric.gateway.in_flight == 0)
+        # A router that only fell silent would be given up after 5 s.
+        await until(lambda: made.fabric.gateway.in_flight == 0, timeout_s=4.0)
 
 
 @in_either_direction
@@ -202,7 +202,7 @@ async def test_rubbish_on_the_port_ends_the_connection_and_nothing_else(way: str
             writer.write(words)
             pairs.append((reader, writer))
         for reader, writer in pairs:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(UNTIL_TIMEOUT_S):
                 assert await reader.read() == b""
             writer.close()
         assert (made.door or made.port)._greetings == {}
@@ -214,7 +214,7 @@ async def test_who_is_mute_where_tls_is_spoken_is_closed(way: str) -> None:
     """It cannot hold a socket for longer than a greeting may take."""
     async with scene(echo, way) as made:
         reader, writer = await asyncio.open_connection(*made.address)
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(UNTIL_TIMEOUT_S):
             with pytest.raises(ConnectionError):
                 raise ConnectionResetError if not await reader.read() else AssertionError
         writer.close()
@@ -235,7 +235,7 @@ async def test_a_channel_that_was_closed_before_it_was_made_keeps_no_socket() ->
         channel.close("early")
         host, port = server.sockets[0].getsockname()[:2]
         await asyncio.get_running_loop().create_connection(lambda: channel, host, port)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(UNTIL_TIMEOUT_S):
             await gone.wait()
         server.close()
 

@@ -23,7 +23,7 @@ from opentela.wire.frames import FailKind
 
 pytestmark = pytest.mark.nats
 
-CALLER = CallerSettings(ack_timeout_s=1.0, idle_timeout_s=1.5)
+CALLER = CallerSettings(ack_timeout_s=2.0, idle_timeout_s=2.0)
 EVENT = b"data: 1\n\n"
 
 

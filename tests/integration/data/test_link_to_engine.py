@@ -170,8 +170,7 @@ async def test_leaving_stops_the_engine(build: Builder, moment: str) -> None:
     told = list(asked.told)
     assert asked.stream is not None
     asked.stream.cancel("client gone")
-    async with asyncio.timeout(5):
-        await engine.connections[0].left.wait()
+    await until(engine.connections[0].left.is_set)
     await until(lambda: fabric.gateway.in_flight == 0)
     assert fabric.link.in_flight == 0
     assert asked.told == told
@@ -315,9 +314,13 @@ async def test_a_session_that_ends_breaks_off_what_runs(build: Builder) -> None:
 async def test_a_deadline_stops_the_engine(build: Builder) -> None:
     """On both sides."""
     fabric, engine = await build(hang)
-    failure = (await fabric.ask(deadline_s=0.2).wait()).failure
-    assert failure is not None
-    assert failure.kind is FailKind.DEADLINE
+    for deadline_s in (0.2, 2.0, 10.0):
+        failure = (await fabric.ask(deadline_s=deadline_s).wait()).failure
+        assert failure is not None
+        assert failure.kind is FailKind.DEADLINE
+        # On shared cores it may have been over before the engine was reached.
+        if engine.connections:
+            break
     await engine.connections[0].left.wait()
 
 

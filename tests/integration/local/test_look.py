@@ -88,7 +88,7 @@ async def looked(tmp_path: Path) -> AsyncIterator[Looked]:
             config=PATIENT,
             on_ready=on_ready,
         ) as registry:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await is_ready.wait()
             await until(lambda: registry.status()["events_kept"] == "yes")
             yield Looked(mesh, registry, await mesh.bus(role="provider"), tool)
@@ -171,7 +171,7 @@ async def test_events_are_followed(looked: Looked) -> None:
     process = await looked.otela("events", "-f", "--json")
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert kind(await process.stdout.readline()) == ("SERVING", ["tiny"])
             await looked.say(owner("other", number=1))
             assert kind(await process.stdout.readline()) == ("SERVING", ["other"])

@@ -58,7 +58,7 @@ class RawLeaf:
             self._is_cut = True
 
     async def _read_until_pong(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while line := await self._reader.readline():
                 text = line.decode(errors="replace").rstrip()
                 if text == "PING":

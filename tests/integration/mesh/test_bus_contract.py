@@ -102,7 +102,7 @@ async def test_a_request_returns_the_answer(mine: Bus, other: Bus) -> None:
     asked: list[Message] = []
     await other.subscribe(subjects.SNAPSHOT, asked.append, queue=subjects.SNAPSHOT_QUEUE)
     async with asyncio.TaskGroup() as tasks:
-        request = tasks.create_task(mine.request(subjects.SNAPSHOT, b"page", timeout_s=5))
+        request = tasks.create_task(mine.request(subjects.SNAPSHOT, b"page", timeout_s=30))
         await until(lambda: bool(asked))
         assert asked[0].reply.startswith(subjects.inbox("registry1") + ".")
         await other.publish(asked[0].reply, b"records")
@@ -114,9 +114,9 @@ async def test_a_request_returns_the_answer(mine: Bus, other: Bus) -> None:
 
 async def test_a_request_that_nobody_hears_fails_at_once(mine: Bus) -> None:
     """No time-out has to pass."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         with pytest.raises(MeshUnavailableError, match="nobody listens"):
-            await mine.request(subjects.gossip("nobody"), b"?", timeout_s=60)
+            await mine.request(subjects.gossip("nobody"), b"?", timeout_s=600)
 
 
 async def test_a_request_that_nobody_answers_fails_in_time(mine: Bus, other: Bus) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nats
 async def refused(access: Access) -> CredentialError:
     """Return how *access* is refused."""
     with pytest.raises(CredentialError) as caught:
-        async with await nats_bus.connect(access, name="refused", timeout_s=5):
+        async with await nats_bus.connect(access, name="refused", timeout_s=20):
             pass
     return caught.value
 
@@ -32,7 +32,7 @@ async def test_a_client_without_credentials_is_refused(at: str) -> None:
     async with TestMesh(leaves=("a",)) as mesh:
         reader, writer = await asyncio.open_connection("127.0.0.1", mesh.server(at).port("client"))
         writer.write(b'CONNECT {"verbose":false}\r\nSUB > 1\r\nPING\r\n')
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             said = await reader.read()
         writer.close()
         await writer.wait_closed()
@@ -65,7 +65,7 @@ async def test_expired_credentials_are_cut_off_and_do_not_return(at: str) -> Non
     """An allocation's credentials end with it, also in the middle of a connection."""
     async with TestMesh(leaves=("a",)) as mesh:
         states: list[tuple[BusState, str]] = []
-        access = mesh.access(role="provider", provider="p", at=at, expires_in_s=1.5)
+        access = mesh.access(role="provider", provider="p", at=at, expires_in_s=3.5)
         async with await nats_bus.connect(
             access, name="p", on_state=lambda state, reason: states.append((state, reason))
         ) as bus:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nats
 VERDICT = "otela.v1.verdict.p.s.n"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a silent link dead after 0.6 s instead of 6 s."""
     monkeypatch.setattr(nats_connection, "PING_EVERY_S", 0.2)
@@ -100,6 +100,7 @@ async def test_without_a_server_messages_are_dropped_and_counted_and_requests_fa
         assert b"old" not in {message.payload for message in late}
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("backlog", [0, 4_000_000])
 async def test_a_half_open_link_is_given_up_for_the_next_server(backlog: int) -> None:
     """Also with bytes unsent, for which TCP alone would wait a quarter of an hour."""
@@ -113,7 +114,7 @@ async def test_a_half_open_link_is_given_up_for_the_next_server(backlog: int) ->
             proxy.freeze()
             for _ in range(backlog // 100_000):
                 await bus.publish(VERDICT, bytes(100_000))
-            await until(lambda: not bus.is_connected, timeout_s=5)
+            await until(lambda: not bus.is_connected, timeout_s=30)
             await until_it_hears(bus, got)
         assert asyncio.all_tasks() - {asyncio.current_task()} == proxy_tasks()
 
@@ -130,7 +131,8 @@ async def test_a_congested_link_drops_instead_of_blocking() -> None:
         bus = await mesh.adopt(await nats_bus.connect(access, name="r"))
         proxy.freeze()
         before = dropped("congested")
-        async with asyncio.timeout(2):
+        # Long before the server would be missed for its silence, which ends the wait as well.
+        async with asyncio.timeout(5):
             for _ in range(300):
                 await bus.publish(VERDICT, bytes(100_000))
         assert dropped("congested") > before
@@ -183,7 +185,7 @@ async def test_nobody_there_is_one_clear_line() -> None:
     async with TestMesh() as mesh:
         access = via(mesh.access(role="registry"), 1)
         with pytest.raises(MeshUnavailableError) as caught:
-            await nats_bus.connect(access, name="r", timeout_s=0.5)
+            await nats_bus.connect(access, name="r", timeout_s=1.5)
         assert "nats://127.0.0.1:1 does not answer" in caught.value.line()
         assert "check that the hub or leaf runs" in caught.value.line()
         assert "\n" not in caught.value.line()
@@ -220,7 +222,7 @@ async def test_something_else_on_the_port_is_no_server(scheme: str) -> None:
                 mesh.access(role="registry"), servers=(f"{scheme}://127.0.0.1:{port}",)
             )
             with pytest.raises(MeshUnavailableError, match="not answer"):
-                await nats_bus.connect(access, name="r", timeout_s=0.5)
+                await nats_bus.connect(access, name="r", timeout_s=1.5)
 
 
 async def test_a_subject_that_is_not_allowed_is_refused_when_subscribed() -> None:

@@ -18,7 +18,7 @@ ENTRY = Entry(placer="placer1", instance="i", lease_s=3.0)
 
 
 def ballot(bus: NatsBus) -> Ballot:
-    return Ballot(bus, clock=CLOCK, answer_s=2.0)
+    return Ballot(bus, clock=CLOCK, answer_s=20.0)
 
 
 async def answer(one: Ballot, action: e.Action) -> e.Event:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any, NamedTuple
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Response(NamedTuple):

@@ -120,7 +120,7 @@ async def test_an_engine_killed_in_mid_stream_is_told(scene: Scene) -> None:
 
 @pytest.mark.parametrize("stage", ["unary", "before the first token", "in the middle"])
 async def test_a_client_that_leaves_stops_the_engine(scene: Scene, stage: str) -> None:
-    """The engine's connection closes within a second."""
+    """The engine's connection closes before anybody is missed for silence."""
 
     async def silent(_request: RawRequest) -> None:
         pass
@@ -133,8 +133,7 @@ async def test_a_client_that_leaves_stops_the_engine(scene: Scene, stage: str) -
     if stage == "in the middle":
         await client.head()
     client.abort()
-    async with asyncio.timeout(1.0):
-        await session.engine.connections[0].closed.wait()
+    await until(session.engine.connections[0].closed.is_set, timeout_s=4.0)
     await until(lambda: session.gateway.in_flight == 0)
 
 

@@ -4,7 +4,6 @@ Engine, gateway, leaf, hub and router are real, and so are the sockets between t
 client gets is compared byte by byte; how the request is booked is read off the mesh.
 """
 
-import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -222,8 +221,7 @@ async def test_a_client_that_leaves_is_booked_as_such_and_counted_nowhere(
         await client.head()
     assert desk.router.status()["in_flight"] == 1
     client.abort()
-    async with asyncio.timeout(1.0):
-        await session.engine.connections[0].closed.wait()
+    await until(session.engine.connections[0].closed.is_set, timeout_s=4.0)
     assert (await desk.booked()).outcome == "cancelled"
     assert desk.router.status()["in_flight"] == 0
     await until(lambda: session.gateway.in_flight == 0)
