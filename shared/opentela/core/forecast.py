@@ -9,6 +9,8 @@ import re
 from collections import deque
 from typing import Final
 
+from opentela.core.pieces import Text
+
 KEPT: Final = 64
 """Answers that a pace rests on: the last ones, so that it follows what is asked now."""
 ALIKE_KEPT: Final = 32
@@ -31,9 +33,9 @@ _WORD: Final = b'"max_'
 _BOUND: Final = re.compile(rb'"max_(?:completion_|output_|new_)?tokens"\s*:\s*(\d{1,9})(?![\d.eE])')
 
 
-def tokens_asked(body: bytes) -> int:
+def tokens_asked(body: Text) -> int:
     """Return the tokens that a request takes at most, from its body; 0 when it does not say."""
-    if len(body) > 2 * _WINDOW_BYTES:
+    if not isinstance(body, bytes) or len(body) > 2 * _WINDOW_BYTES:
         body = body[:_WINDOW_BYTES] + b"\n" + body[-_WINDOW_BYTES:]
     if _WORD not in body:
         return 0

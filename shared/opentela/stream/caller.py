@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from opentela.core.pieces import Text
 from opentela.stream.events import (
     ACKNOWLEDGED,
     Begin,
@@ -75,7 +76,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     headers: Headers
-    body: bytes = b""
+    body: Text = b""
     deadline_s: float = 0.0
     trace: str = ""
 
@@ -155,12 +156,11 @@ class Caller:
         self._heard_at = self._spoke_at = self._opened_at = now
         if request.deadline_s:
             self._deadline_at = now + request.deadline_s
-        body, size = request.body, len(request.body)
+        body, size = request.body[:PART_BYTES], len(request.body)
         if size > PART_BYTES:
             # The first part goes without being asked for; credit counts it all the same.
             self._send = SendWindow(PART_BYTES)
             self._send.send(PART_BYTES)
-            body = body[:PART_BYTES]
         return [
             Open(
                 self.stream,

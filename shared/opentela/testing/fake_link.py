@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from opentela.core.pieces import Text
 from opentela.stream.failures import failure
 from opentela.wire.frames import PART_BYTES, WINDOW_BYTES, Fail, FailKind, Headers, Timings
 from opentela.wire.subjects import SessionPath
@@ -55,7 +56,7 @@ class FakeStream:
         method: str,
         path_and_query: str,
         headers: Headers,
-        body: bytes,
+        body: Text,
         deadline_s: float,
         trace: str,
         sink: Sink,
@@ -64,7 +65,7 @@ class FakeStream:
         self.method = method
         self.path_and_query = path_and_query
         self.headers = headers
-        self.body = body
+        self.body = body[:]
         self.deadline_s = deadline_s
         self.trace = trace
         self.cancelled: str | None = None
@@ -187,7 +188,7 @@ class FakeLink:
         method: str,
         path_and_query: str,
         headers: Headers,
-        body: bytes,
+        body: Text,
         deadline_s: float,
         trace: str,
         sink: Sink,

@@ -15,15 +15,17 @@ from opentela.router.constraints import (
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.matching import Wish
 from opentela.router.members import FIELDS_MAX
+from opentela.router.openai import Ask
 
 BODY = b'{"model":"m"}'
+ASK = Ask("m", streams=False)
 
 
 def headed(*lines: str) -> Settled | Fault:
     """Return what the headers come to."""
     pairs = [line.partition(": ")[::2] for line in lines]
     headers = [(f"x-otela-{name}".encode(), value.encode()) for name, value in pairs]
-    return settle("m", BODY, headers=headers, otela=b"", is_pinned=False)
+    return settle("m", BODY, headers=headers, ask=ASK, is_pinned=False)
 
 
 def wished(*lines: str) -> Wish:
@@ -38,7 +40,9 @@ def told(otela: object, *headers: tuple[bytes, bytes], model: str = "m") -> Sett
     """Return what an object in the body comes to."""
     raw = json.dumps(otela).encode()
     body = b'{"model":"%b","otela":%b, "n": 1}' % (model.encode(), raw)
-    return settle(model, body, headers=headers, otela=raw, is_pinned="@" in model)
+    return settle(
+        model, body, headers=headers, ask=Ask("m", streams=False, otela=raw), is_pinned="@" in model
+    )
 
 
 def refused(answer: Settled | Fault) -> Fault:
@@ -144,7 +148,7 @@ def test_a_wrong_object_is_refused_with_its_remedy(otela: Any, param: str, said:
 def test_a_pin_is_taken_off_the_name() -> None:
     """The engine knows the model without it."""
     body = b'{ "stream":true, "model" : "a\\/b@abcdef" , "x":"model"}'
-    settled = settle("a/b@abcdef", body, headers=(), otela=b"", is_pinned=True)
+    settled = settle("a/b@abcdef", body, headers=(), ask=ASK, is_pinned=True)
     assert settled == Settled(
         "a/b", Wish(fingerprint="abcdef"), b'{ "stream":true, "model" : "a/b" , "x":"model"}'
     )
@@ -153,10 +157,10 @@ def test_a_pin_is_taken_off_the_name() -> None:
 def test_a_wrong_pin_is_refused() -> None:
     """And where it cannot be taken off."""
     for model in ("m@", "m@xyz", "m@abc"):
-        fault = refused(settle(model, BODY, headers=(), otela=b"", is_pinned=True))
+        fault = refused(settle(model, BODY, headers=(), ask=ASK, is_pinned=True))
         assert fault.param == "otela.fingerprint"
         assert "name@fingerprint" in fault.message
-    formed = refused(settle("m@abcdef", b"--x", headers=(), otela=b"", is_pinned=True))
+    formed = refused(settle("m@abcdef", b"--x", headers=(), ask=ASK, is_pinned=True))
     assert "x-otela-fingerprint" in formed.message
 
 
@@ -213,7 +217,7 @@ def test_every_field_has_its_remedy() -> None:
 def test_a_wish_that_is_said_twice_is_refused(otela: bytes) -> None:
     """One of the two would be dropped, and a prompt go where its sender did not want it."""
     body = b'{"model":"m","otela":%b}' % otela
-    fault = settle("m", body, headers=(), otela=otela, is_pinned=False)
+    fault = settle("m", body, headers=(), ask=Ask("m", streams=False, otela=otela), is_pinned=False)
     assert isinstance(fault, Fault)
     assert (fault.kind, fault.param) == (FaultKind.BAD_REQUEST, "otela")
     assert "more than once" in fault.message
@@ -222,7 +226,13 @@ def test_a_wish_that_is_said_twice_is_refused(otela: bytes) -> None:
 def test_an_object_larger_than_headers_may_be_is_refused() -> None:
     """Reading it would take as long as it is large."""
     otela = b'{"site":["%b"]}' % (b"a" * OTELA_BYTES_MAX)
-    fault = settle("m", b'{"otela":%b}' % otela, headers=(), otela=otela, is_pinned=False)
+    fault = settle(
+        "m",
+        b'{"otela":%b}' % otela,
+        headers=(),
+        ask=Ask("m", streams=False, otela=otela),
+        is_pinned=False,
+    )
     assert isinstance(fault, Fault)
     assert f"more than {OTELA_BYTES_MAX} bytes" in fault.message
 
@@ -230,7 +240,7 @@ def test_an_object_larger_than_headers_may_be_is_refused() -> None:
 def test_who_pins_in_a_body_of_too_many_fields_is_told_of_the_header() -> None:
     """Headers say the same, and nothing must be looked for."""
     body = b'{"model":"m@abcdef","x":[%b0]}' % (b'{"":0},' * (FIELDS_MAX + 1))
-    fault = settle("m@abcdef", body, headers=(), otela=b"", is_pinned=True)
+    fault = settle("m@abcdef", body, headers=(), ask=ASK, is_pinned=True)
     assert isinstance(fault, Fault)
     assert fault.param == "model"
     assert "x-otela-" in fault.message

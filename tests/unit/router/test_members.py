@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opentela.core.pieces import whole
 from opentela.router.members import (
     FIELDS_MAX,
     NAME_CHARS_MAX,
     MembersError,
+    change,
+    edited,
     members,
-    with_value,
-    without_member,
+    removal,
 )
 
 
@@ -32,7 +34,7 @@ from opentela.router.members import (
 )  # fmt: skip
 def test_a_member_is_taken_out_and_nothing_else(body: bytes, left: bytes) -> None:
     """Wherever it stands, and whatever looks like it."""
-    assert without_member(body, "otela") == left
+    assert edited(body, removal(members(body), "otela")) == left
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -62,8 +64,13 @@ def test_any_object_survives_surgery(
     body = json.dumps(dict(items), indent=indent, ensure_ascii=ascii_only).encode(
         "utf-8", "surrogatepass"
     )
-    assert json.loads(without_member(body, "otela").decode("utf-8", "surrogatepass")) == others
-    changed = json.loads(with_value(body, "otela", b'"new"').decode("utf-8", "surrogatepass"))
+    found = members(body)
+    left, new = (
+        edited(body, removal(found, "otela")),
+        edited(body, change(found, "otela", b'"new"')),
+    )
+    assert json.loads(whole(left).decode("utf-8", "surrogatepass")) == others
+    changed = json.loads(whole(new).decode("utf-8", "surrogatepass"))
     assert changed == {**others, "otela": "new"}
     assert list(changed) == [name for name, _ in items]
 

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from opentela.router import openai
+from opentela.router.body_scan import BRACKETS_MAX
 from opentela.router.fault import Fault, FaultKind
-from opentela.router.openai import BRACKETS_MAX, MODEL_CHARS_MAX, NESTING_MAX, Ask, read_ask
+from opentela.router.openai import MODEL_CHARS_MAX, Ask, read_ask
+from opentela.router.sifting import NESTING_MAX
 
 
 def refusal(body: bytes) -> Fault:

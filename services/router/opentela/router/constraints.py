@@ -14,9 +14,11 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from opentela.core.pieces import Text, whole
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.matching import NO_WISH, Wish
-from opentela.router.members import MembersError, with_value, without_member
+from opentela.router.members import MembersError, change, edited, members, removal
+from opentela.router.openai import Ask
 
 HEADER_PREFIX: Final = b"x-otela-"
 MODEL_HEADER: Final = b"x-otela-model"
@@ -68,15 +70,15 @@ class Settled(NamedTuple):
 
     model: str
     wish: Wish
-    body: bytes
+    body: Text
 
 
 def settle(
     model: str,
-    body: bytes,
+    body: Text,
     *,
     headers: Sequence[tuple[bytes, bytes]],
-    otela: bytes,
+    ask: Ask,
     is_pinned: bool,
 ) -> Settled | Fault:
     """Return what was asked for, or the 400 that names the wrong field.
@@ -85,10 +87,11 @@ def settle(
         model: As asked for.
         body: As the client sent it.
         headers: Those that begin with `x-otela-`.
-        otela: The object of that name in the body; empty for none.
+        ask: What the body says.
         is_pinned: What stands behind the last `@` of *model* is no part of its name.
     """
     parts = [_of_headers(headers)] if headers else []
+    otela = ask.otela
     if otela:
         parts.append(_of_object(otela))
     if is_pinned:
@@ -104,14 +107,28 @@ def settle(
         if isinstance(joined, Fault):
             return joined
         wish = joined
+    if not (otela or is_pinned):
+        return Settled(model, wish, body)
     try:
-        if otela:
-            body = without_member(body, "otela")
-        if is_pinned:
-            body = with_value(body, "model", msgspec.json.encode(model))
+        return Settled(model, wish, _as_meant(model, body, ask, is_pinned=is_pinned))
     except MembersError as error:
         return _bad(f"{error} Headers x-otela-… say the same.", "otela" if otela else "model")
-    return Settled(model, wish, body)
+
+
+def _as_meant(model: str, body: Text, ask: Ask, *, is_pinned: bool) -> Text:
+    """Return *body* without what is not for engines.
+
+    Raises:
+        MembersError: It cannot be found.
+    """
+    found = ask.members
+    if found is None:
+        body = whole(body)
+        found = members(body)
+    edits = removal(found, "otela") if ask.otela else []
+    if is_pinned:
+        edits += change(found, "model", msgspec.json.encode(model))
+    return edited(body, edits)
 
 
 # Reading ---------------------------------------------------------------------

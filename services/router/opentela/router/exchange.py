@@ -98,7 +98,7 @@ class Exchange:
             self._refuse(TOO_MANY)
             return
         ask = read_wanted(
-            incoming.method, incoming.target, incoming.headers, incoming.body, incoming.scan
+            incoming.method, incoming.target, incoming.headers, incoming.body, incoming.large
         )
         if isinstance(ask, Fault):
             self._refuse(ask)
@@ -110,12 +110,12 @@ class Exchange:
         asked, is_pinned = self._heading.asked, "@" in model and desk.chooser.is_pinned(model)
         if asked or ask.otela or is_pinned:
             settled = constraints.settle(
-                model, incoming.body, headers=asked, otela=ask.otela, is_pinned=is_pinned
+                model, incoming.body, headers=asked, ask=ask, is_pinned=is_pinned
             )
             if isinstance(settled, Fault):
                 self._refuse(settled)
                 return
-            model, self._wish, incoming.parts = settled.model, settled.wish, [settled.body]
+            model, self._wish, incoming.body = settled.model, settled.wish, settled.body
         self._call = Call(model, self._call.request, incoming.body)
         self._attempts = self._new_attempts(ask)
         self._run(self._attempts, None)

@@ -6,6 +6,7 @@ Asked only when an allocation among those that could serve it ends soon.
 from typing import Final
 
 from opentela.core.forecast import Forecast, tokens_asked
+from opentela.core.pieces import Text
 from opentela.router.attempt_events import Outcome
 from opentela.wire.usage import UsageRecord
 
@@ -23,7 +24,7 @@ class Forecasts:
         self._by_model: dict[str, Forecast] = {}
         self._learned_ms: dict[str, int] = {}
 
-    def learn(self, record: UsageRecord, body: bytes) -> None:
+    def learn(self, record: UsageRecord, body: Text) -> None:
         """Take note of a finished request; only a whole answer shows how long one takes."""
         if record.outcome != _TELLING:
             return
@@ -39,7 +40,7 @@ class Forecasts:
             del self._by_model[oldest], self._learned_ms[oldest]
         forecast.learn(record.duration_s, tokens=record.tokens_out, tokens_max=tokens_asked(body))
 
-    def lasts_s(self, model: str, body: bytes) -> float:
+    def lasts_s(self, model: str, body: Text) -> float:
         """Return how long the request in *body* will take, probably."""
         return self._by_model.get(model, _UNKNOWN).lasts_s(tokens_asked(body))
 

@@ -6,7 +6,6 @@ from typing import Protocol
 import httptools
 
 from opentela.router import plain
-from opentela.router.body_scan import SCANNED_FROM, BodyScan
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault
 from opentela.router.paths import Paths
@@ -159,15 +158,7 @@ class Intake:
         elif room.held_bytes > room.config.bodies_bytes_max:
             self.refuse(NO_ROOM)
         else:
-            self._keep(reading, body)
-
-    @staticmethod
-    def _keep(reading: Reading, body: bytes) -> None:
-        if not reading.parts and reading.length > SCANNED_FROM:
-            reading.scan = BodyScan()
-        if reading.scan is not None:
-            reading.scan.feed(body)
-        reading.parts.append(body)
+            reading.add(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; it gets its turn."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from opentela.core.errors import WireError
+from opentela.core.pieces import Text
 from opentela.core.rng import Rng
 from opentela.mesh.channel import Channel
 from opentela.mesh.data_client import DataClient
@@ -139,7 +140,7 @@ class MeshLink:
         method: str,
         path_and_query: str,
         headers: Headers,
-        body: bytes,
+        body: Text,
         deadline_s: float,
         trace: str,
         sink: StreamSink,

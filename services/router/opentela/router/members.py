@@ -5,9 +5,12 @@ would stop the router for seconds on a body of the size that clients may send.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+
+from opentela.core.pieces import Text, replaced
 
 FIELDS_MAX: Final = 200_000
 """Colons of a body of which the members are looked for: no more fields can be in it, and these are
@@ -52,8 +55,12 @@ class Member(NamedTuple):
     next_at: int
 
 
-def members(body: bytes) -> list[Member]:
+def members(body: bytes, *, most: int = FIELDS_MAX) -> list[Member]:
     """Return the members of *body*, a JSON object, in their order.
+
+    Args:
+        body: The whole object.
+        most: With more of its own it is not read on.
 
     Raises:
         MembersError: A name stands there twice, which readers take differently, or is too long;
@@ -65,6 +72,8 @@ def members(body: bytes) -> list[Member]:
         values = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MembersError(f"The body is not a JSON object: {error}.") from error
+    if len(values) > most:
+        raise MembersError(f"The body has more than {most} fields of its own.")
     found: list[Member] = []
     at = body.index(b"{") + 1
     left = dict(values)
@@ -88,30 +97,33 @@ def members(body: bytes) -> list[Member]:
     return found
 
 
-def without_member(body: bytes, name: str) -> bytes:
-    """Return *body*, a JSON object, without its member *name*; every other byte stays.
+class Edit(NamedTuple):
+    """What takes the place of some bytes of a body."""
 
-    Raises:
-        MembersError: As `members` does.
-    """
-    found = members(body)
+    start: int
+    stop: int
+    by: bytes = b""
+
+
+def removal(found: Sequence[Member], name: str) -> list[Edit]:
+    """Return what takes the member *name* out, if it is there; every other byte stays."""
     for index, member in enumerate(found):
         if member.name != name:
             continue
         if index + 1 < len(found):
-            return body[: member.name_at] + body[found[index + 1].name_at :]
+            return [Edit(member.name_at, found[index + 1].name_at)]
         start = found[index - 1].next_at if index else member.name_at
-        return body[:start] + body[member.next_at :]
-    return body
+        return [Edit(start, member.next_at)]
+    return []
 
 
-def with_value(body: bytes, name: str, value: bytes) -> bytes:
-    """Return *body*, a JSON object, with another value of its member *name*.
+def change(found: Sequence[Member], name: str, value: bytes) -> list[Edit]:
+    """Return what gives the member *name* another value, if it is there."""
+    return [Edit(one.value_at, one.value_end, value) for one in found if one.name == name]
 
-    Raises:
-        MembersError: As `members` does.
-    """
-    for member in members(body):
-        if member.name == name:
-            return body[: member.value_at] + value + body[member.value_end :]
+
+def edited(body: Text, edits: Sequence[Edit]) -> Text:
+    """Return *body* with *edits* made, none of which overlap."""
+    for edit in sorted(edits, reverse=True):
+        body = replaced(body, *edit)
     return body

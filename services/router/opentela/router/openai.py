@@ -5,21 +5,20 @@ one reading must not be served under another. Hence `model` or `stream` may stan
 (JSON leaves the meaning of a repeated key open, RFC 8259 section 4), however it is spelled.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from opentela.router.body_scan import BodyScan
+from opentela.core.pieces import Text, whole
+from opentela.router.body_scan import BRACKETS_MAX, BodyScan
 from opentela.router.fault import Fault, FaultKind
-from opentela.router.members import MembersError, members
+from opentela.router.large_body import LargeBody
+from opentela.router.members import Member, MembersError, members
+from opentela.router.sifting import NESTING_MAX, Body, decode
 
 MODEL_CHARS_MAX: Final = 256
 """No model is named longer; names go into logs and tables."""
-NESTING_MAX: Final = 128
-"""Levels of objects and arrays. Engines parse recursively; schemas of people stay below 30."""
-BRACKETS_MAX: Final = 1_000_000
-"""In all, within strings too: looking at so many takes a tenth of a second, and source code of ten
-megabytes has half as many."""
 
 _NOT_STREAMING: Final = frozenset({b"", b"false", b"null", b"0"})
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"{}[]'))
@@ -30,17 +29,13 @@ class Ask(msgspec.Struct, frozen=True):
 
     Attributes:
         otela: What it says to the router alone, as JSON; empty when it says nothing.
+        members: Where its fields are; None when nobody knows.
     """
 
     model: str
     streams: bool
     otela: bytes = b""
-
-
-class _Body(msgspec.Struct):
-    model: str | msgspec.UnsetType = msgspec.UNSET
-    stream: msgspec.Raw = msgspec.Raw(b"")
-    otela: msgspec.Raw = msgspec.Raw(b"")
+    members: Sequence[Member] | None = None
 
 
 MISSING: Final = Fault(
@@ -48,32 +43,35 @@ MISSING: Final = Fault(
 )
 """Where a body could say it."""
 
-_decode: Final = msgspec.json.Decoder(_Body).decode
 
-
-def read_ask(body: bytes, scan: BodyScan | None = None) -> Ask | Fault:
+def read_ask(body: Text, large: LargeBody | None = None) -> Ask | Fault:
     """Return what *body* asks for, or the 400 that names what is wrong with it.
 
     Args:
         body: All of it.
-        scan: What was counted while it came, if it was.
+        large: What was read while it came, if it is large.
     """
     try:
-        read = _decode(body)
+        if large is not None and (sifted := large.read()) is not None:
+            return _ill_named(sifted.model) or _ask(sifted, large.members)
+        body = whole(body)
+        read = decode(body)
     except msgspec.ValidationError as error:
         return _misfit(str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return _bad(f"The body is not JSON: {error}.")
     except RecursionError:
         return _too_deep()
-    fault = _ill_named(read.model) or _ambiguous(body, scan or BodyScan(body))
+    fault = _ill_named(read.model) or _ambiguous(body, BodyScan(body))
     if fault:
         return fault
+    ask = _ask(read)
+    return (_repeated(body) if ask.otela else None) or ask
+
+
+def _ask(read: Body, found: Sequence[Member] | None = None) -> Ask:
     assert read.model is not msgspec.UNSET
-    otela = bytes(read.otela)
-    if otela and (fault := _repeated(body)):
-        return fault
-    return Ask(read.model, bytes(read.stream) not in _NOT_STREAMING, otela)
+    return Ask(read.model, bytes(read.stream) not in _NOT_STREAMING, bytes(read.otela), found)
 
 
 def _ill_named(model: str | msgspec.UnsetType) -> Fault | None:
@@ -90,7 +88,7 @@ def _ambiguous(body: bytes, scan: BodyScan) -> Fault | None:
         return _bad(f"The body has more than {BRACKETS_MAX} opening brackets.")
     if scan.brackets > NESTING_MAX and _is_deep(body):
         return _too_deep()
-    return _repeated(body) if _may_repeat(scan) else None
+    return _repeated(body) if scan.may_repeat else None
 
 
 def _misfit(complaint: str) -> Fault:
@@ -105,10 +103,6 @@ def _bad(message: str, param: str | None = None) -> Fault:
 
 def _too_deep() -> Fault:
     return _bad(f"The body is nested deeper than {NESTING_MAX} levels.")
-
-
-def _may_repeat(scan: BodyScan) -> bool:
-    return scan.models != 1 or scan.streams > 1 or scan.may_hide
 
 
 def _repeated(body: bytes) -> Fault | None:

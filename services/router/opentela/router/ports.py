@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from opentela.core.pieces import Text
 from opentela.wire.frames import Fail, Headers, Timings
 from opentela.wire.subjects import SessionPath
 
@@ -52,7 +53,7 @@ class Link(Protocol):
         method: str,
         path_and_query: str,
         headers: Headers,
-        body: bytes,
+        body: Text,
         deadline_s: float,
         trace: str,
         sink: StreamSink,

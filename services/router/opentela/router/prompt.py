@@ -10,12 +10,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from opentela.core.pieces import Text
+
 LEAD_BYTES: Final = 2048
 """About 512 tokens: shorter common beginnings are hardly worth a detour."""
 WHOLE_BYTES_MAX: Final = 16 * 1024
 """Of the beginning of a conversation; hashing them takes some 20 µs."""
 PARSED_BYTES_MAX: Final = 1024 * 1024
-"""Larger bodies are not parsed for it: they bear pictures, and the first part of them will do."""
+"""Larger bodies are not parsed for it: they bear pictures, and the first part of them will do. Nor
+does anybody look further for where the prompt begins."""
 _HASH_BYTES: Final = 8
 _STARTS: Final = (b'"messages"', b'"prompt"', b'"input"')
 
@@ -48,17 +51,18 @@ _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_message: Final = msgspec.json.Decoder(_Message).decode
 
 
-def keys_of(body: bytes) -> Keys:
+def keys_of(body: Text) -> Keys:
     """Return the keys of the prompt in *body*, whatever that is."""
     start = _beginning(body)
     whole = _hash(start[:WHOLE_BYTES_MAX])
     return Keys(whole if len(start) <= LEAD_BYTES else _hash(start[:LEAD_BYTES]), whole)
 
 
-def _beginning(body: bytes) -> bytes:
+def _beginning(body: Text) -> bytes:
+    start = body[:PARSED_BYTES_MAX]
     if len(body) <= PARSED_BYTES_MAX:
         try:
-            read = _decode_body(body)
+            read = _decode_body(start)
             messages = bytes(read.messages or read.input)
             if messages.startswith(b"["):
                 return _first_turn(messages)
@@ -66,8 +70,9 @@ def _beginning(body: bytes) -> bytes:
             return (bytes(read.prompt) or messages)[:LEAD_BYTES]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # no JSON, hence no prompt: all such bodies belong together
-    found = (body.find(start) for start in _STARTS)
-    return body[max(next((at for at in found if at >= 0), 0), 0) :][:LEAD_BYTES]
+    found = (start.find(name) for name in _STARTS)
+    at = next((at for at in found if at >= 0), 0)
+    return body[at : at + LEAD_BYTES]
 
 
 def _first_turn(messages: bytes) -> bytes:

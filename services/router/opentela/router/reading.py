@@ -4,11 +4,12 @@ from typing import Final
 
 import httptools
 
+from opentela.core.pieces import Text
 from opentela.router import headers
-from opentela.router.body_scan import BodyScan
 from opentela.router.config import ListenConfig
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.headers import Heading
+from opentela.router.large_body import LARGE_FROM, LargeBody
 from opentela.router.paths import EnginePath, Paths
 
 PAGE_BODY_BYTES_MAX: Final = 64 * 1024
@@ -49,7 +50,7 @@ class Reading:
         missing: Bytes of the body that did not come yet; None when only the parser knows.
         read_at: When the last bytes came.
         began_at: When the first ones were read on; 0 while all came at once.
-        scan: What was counted of a large body while it came; None of others.
+        large: The body, when it is large; what is read of it is read while it comes.
         alike: What the requests of one head have in common; None when nothing is known of it.
     """
 
@@ -59,6 +60,8 @@ class Reading:
         "body_bytes_max",
         "expects",
         "has_head",
+        "_body",
+        "_parts",
         "head_bytes",
         "headers",
         "is_http10",
@@ -67,10 +70,9 @@ class Reading:
         "length",
         "method",
         "missing",
-        "parts",
         "path",
+        "large",
         "read_at",
-        "scan",
         "size",
         "target",
     )
@@ -89,19 +91,39 @@ class Reading:
         self.keep_alive = True
         self.kind: EnginePath | None = None
         self.body_bytes_max = PAGE_BODY_BYTES_MAX
-        self.parts: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._body: Text | None = None
         self.size = 0
         self.read_at = 0.0
         self.began_at = 0.0
-        self.scan: BodyScan | None = None
+        self.large: LargeBody | None = None
         self.alike: Alike | None = None
 
     @property
-    def body(self) -> bytes:
-        """The body so far; put together once."""
-        if len(self.parts) != 1:
-            self.parts = [b"".join(self.parts)]
-        return self.parts[0]
+    def body(self) -> Text:
+        """The body, once it is whole; put together once."""
+        if self._body is None:
+            parts, self._parts = self._parts, []
+            if self.large is not None:
+                self._body = self.large.end()
+            else:
+                self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._body
+
+    @body.setter
+    def body(self, body: Text) -> None:
+        self._body = body
+
+    def add(self, part: bytes) -> None:
+        """Keep a part of the body, which is counted in `size`."""
+        if self.large is not None:
+            self.large.feed(part)
+            return
+        self._parts.append(part)
+        if self.size > LARGE_FROM:
+            self.large = LargeBody()
+            self.large.feed(b"".join(self._parts))
+            self._parts.clear()
 
     def again(self, length: int) -> "Reading":
         """Return a request with the same head, but for a body of *length* bytes."""

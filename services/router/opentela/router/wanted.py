@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
-from opentela.router.body_scan import BodyScan
+from opentela.core.pieces import Text, whole
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.forms import is_form, read_fields
+from opentela.router.large_body import LargeBody
 from opentela.router.openai import MISSING, MODEL_CHARS_MAX, Ask, read_ask
 
 HEADER: Final = b"x-otela-model"
@@ -30,22 +31,22 @@ def read_wanted(
     method: bytes,
     target: bytes,
     headers: Sequence[tuple[bytes, bytes]],
-    body: bytes,
-    scan: BodyScan | None = None,
+    body: Text,
+    large: LargeBody | None = None,
 ) -> Ask | Fault:
     """Return what a request asks for, its model empty when it names none and is of no POST."""
     if body.startswith(b"{"):
-        ask = read_ask(body, scan)
+        ask = read_ask(body, large)
         return ask if ask is not MISSING else _elsewhere(target, headers, MISSING)
     content_type = _value(headers, b"content-type")
     if is_form(content_type):
-        return _of_form(content_type, target, headers, body)
+        return _of_form(content_type, target, headers, whole(body))
     if not body and not content_type:
         is_bare = method in _BODILESS
         return _elsewhere(target, headers, Ask("", streams=False) if is_bare else read_ask(body))
     if content_type.lower().startswith(_MEDIA):
         return _elsewhere(target, headers, MISSING)
-    return read_ask(body)
+    return read_ask(body, large)
 
 
 def _of_form(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from opentela.core.pieces import Text
 from opentela.core.rng import Rng
 from opentela.router.directory import Candidate
 from opentela.router.outcomes import Result
@@ -14,13 +15,13 @@ class Call(NamedTuple):
     Attributes:
         model: The name that was asked for.
         request: Its id.
-        body: As the client sent it; `prompt.keys_of` reads how the prompt begins. It costs who
-            asks for it, and nobody else.
+        body: As the client sent it, in pieces when it is large; `prompt.keys_of` reads how the
+            prompt begins. It costs who asks for it, and nobody else.
     """
 
     model: str
     request: str
-    body: bytes = b""
+    body: Text = b""
 
 
 class Observed(NamedTuple):
