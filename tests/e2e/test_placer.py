@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.audits import Audits
 from tests.e2e.processes import wait_until
 from tests.e2e.product import NOTHING_TO_LEARN, Leaf, Product, Service, wait_for_models
 from tests.e2e.scenes import TOKENS, Load, verify, words
+from tests.unit.placer.live import ledger
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 
@@ -124,8 +126,12 @@ def commands(placers: list[Service], event: str) -> list[str]:
 
 
 def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> None:
-    """Through the death of the leading placer, too: the other goes on, and does nothing twice."""
+    """Although the leading placer is frozen in the middle: the other goes on, nothing is done twice.
+
+    Once it thaws it follows. Every command has its decision, and what came of it is told.
+    """
     product.start_registry("registry", NOTHING_TO_LEARN)
+    audits = Audits(product)
     router = product.start_router()
     leaf = product.start_leaf("site-a")
     agents = [start_agent(product, name, leaf) for name in ("one", "two")]
@@ -149,9 +155,11 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
         "the leader in the middle of its moves",
         within_s=MOVED_WITHIN_S,
     )
-    leader.process.send(signal.SIGKILL)
+    leader.process.send(signal.SIGSTOP)
     other.wait_for("placer_led", within_s=TAKEN_OVER_WITHIN_S)
     other.wait_for("replica_found", within_s=TAKEN_OVER_WITHIN_S)
+    leader.process.send(signal.SIGCONT)
+    leader.wait_for("placer_deposed", within_s=TAKEN_OVER_WITHIN_S)
     wait_for_models(router, "small", sessions=3, within_s=MOVED_WITHIN_S)
     wait_until(lambda: sessions(router, "tiny") == 1, "one tiny left", within_s=MOVED_WITHIN_S)
     histories.append(burst.finish())
@@ -166,3 +174,9 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     assert commands(both, "replica_failed") == []
     done = [line["start"] for agent in agents for line in agent.events("replica_started")]
     assert sorted(done) == sorted(told)
+    wait_until(
+        lambda: ledger.faults(audits.events()) == [],
+        "a history without faults",
+        within_s=MOVED_WITHIN_S,
+        detail=lambda: "\n".join(ledger.faults(audits.events())),
+    )

@@ -224,6 +224,38 @@ def test_a_place_where_nothing_failed_is_better() -> None:
     assert one.fleet.lives[again.command].agent != bad.session
 
 
+def test_a_replica_that_drains_before_it_served_has_failed() -> None:
+    """What is started in its place is not started where it was; its end is no second failure."""
+    one = Scene()
+    (start,) = sent(one.step("a", a=1))
+    agent = one.fleet.agents[one.fleet.lives[start.command].agent]
+    told = Replica(
+        start=start.command, template="", model="a", tp=1, pp=1, gpus=("0",), state="draining",
+        reason="it crashed",
+    )  # fmt: skip
+    one.hear(agent, told, command=start.command)
+    steps = one.step("a", a=1)
+    assert said(steps) == ["FAILED", "START"]
+    assert one.mover.blame.told(0.0)[0].reason == "it crashed"
+    (again,) = sent(steps)
+    assert one.fleet.lives[again.command].agent != agent.session
+    assert said(one.hear(agent, msgspec.structs.replace(told, state="failed"))) == ["FREED"]
+    assert one.mover.blame.count(agent.session, "a") == 1
+
+
+def test_a_replica_that_served_and_fails_for_good_has_failed() -> None:
+    """Although it drained meanwhile; one that was asked to leave has not."""
+    one = Scene()
+    for place, state, kind in ((0, "failed", "FAILED"), (1, "stopped", "FREED")):
+        life = one.serve(place, "a")
+        told = Replica(
+            start=life.start.command, template="", model="a", tp=1, pp=1, gpus=(), state="draining"
+        )
+        one.hear(one.agents[place], told)
+        assert said(one.step("a", a=1)) in ([], ["START"])
+        assert kind in said(one.hear(one.agents[place], msgspec.structs.replace(told, state=state)))
+
+
 def test_a_place_that_comes_is_used_at_once() -> None:
     """That there was no room before it came is no reason to wait."""
     one = Scene(agents=1)

@@ -11,7 +11,8 @@ from tests.unit.supervisor.test_machine import Bench
 from opentela.core.errors import ConfigError
 from opentela.supervisor.agent import report
 from opentela.supervisor.agent.report import LINE_BYTES_MAX, Report, Reporter
-from opentela.supervisor.events import StopAsked
+from opentela.supervisor.engine_state import EngineState
+from opentela.supervisor.events import EngineExited, StopAsked
 
 READY, UNREADY = (True, ""), (False, "leaving")
 
@@ -40,6 +41,15 @@ def test_news_are_told_once(pipe: tuple[int, int]) -> None:
     (line,) = os.read(pipe[0], 4096).splitlines()
     assert report.read(line).reason == "enough"
     assert told == [READY, READY, UNREADY]
+
+
+def test_an_engine_that_crashed_does_not_drain(pipe: tuple[int, int]) -> None:
+    """It is started again: whoever hears that it drains would start another in its place."""
+    bench = Bench().serving(1.0)
+    bench.at(2.0, EngineExited(bench.launch, "exited with status 3"))
+    assert bench.machine.state is EngineState.DRAINING
+    Reporter(pipe[1]).tell(bench.machine)
+    assert report.read(os.read(pipe[0], 4096).strip()).state == "stopped"
 
 
 def filled(descriptor: int) -> int:

@@ -248,6 +248,7 @@ class Fleet:
                 self._remember_end(replica.start)
                 if life is not None and life.agent == agent.session:
                     self.lives.pop(replica.start, None)
+                    life.is_stop_taken = replica.state == STOPPED
                     ended.append((life, replica.reason or replica.state))
                 continue
             is_news = life is None and replica.start not in self._ended
@@ -258,6 +259,7 @@ class Fleet:
                 # An agent that registries gave up goes on under another session.
                 life.agent, life.is_known, life.absent_at = agent.session, True, math.inf
                 life.is_stop_taken = replica.state == DRAINING
+                life.why = life.why if life.stop else replica.reason
         ended += self._without(now, agent, told)
         self._look_who_serves(now)
         return found, ended

@@ -108,7 +108,7 @@ class Mover:
 
     def ended(self, now: float, life: Life, reason: str) -> Step:
         """Take in that a replica holds nothing any more."""
-        if life.is_leaving:
+        if life.is_leaving or life.has_failed:
             return Say("FREED", life, reason)
         return self._failed(now, life, reason)
 
@@ -177,6 +177,10 @@ class Mover:
             life.was_told_serving = True
             self.blame.served(life.agent, life.model)
             steps.append(Say("SERVES", life))
+        ends_early = life.is_leaving and not life.stop and not life.was_told_serving
+        if ends_early and not life.has_failed:
+            # Before anything is started in its place, which would be the same place.
+            steps.append(self._failed(now, life, life.why or "it ends before it has served"))
         if not life.stop and not life.is_leaving:
             reason = ""
             if not life.is_known and now - life.began_at >= self._config.command_s:

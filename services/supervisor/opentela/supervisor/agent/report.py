@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from opentela.core.errors import ConfigError
+from opentela.supervisor.engine_state import EngineState
 from opentela.supervisor.machine import Machine
 
 LINE_BYTES_MAX: Final = 2048
@@ -74,8 +75,11 @@ class Reporter:
         """Say how the engine of *machine* is, if that has changed."""
         claim = machine.session.claim if machine.session else None
         reason = machine.leaving or (claim.reason if claim else "")
+        is_going = machine.state is EngineState.DRAINING and not machine.leaving
+        # What ends while its supervisor stays is about to be started again: nothing drains.
+        state = EngineState.STOPPED if is_going else machine.state
         report = Report(
-            state=machine.state.value,
+            state=state.value,
             session=claim.session if claim else "",
             reason=reason[:_REASON_CHARACTERS_MAX],
         )
