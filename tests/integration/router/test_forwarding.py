@@ -120,16 +120,15 @@ async def test_many_requests_at_once_are_all_answered(bench: Bench) -> None:
         assert (await client.answer()).status == 200
 
 
-async def test_a_page_after_answers_ends_the_connection(bench: Bench) -> None:
-    """Pages have a server of their own, which takes the connection over."""
+async def test_a_page_comes_between_answers(bench: Bench) -> None:
+    """In its turn, and the connection stays."""
     bench.link.script = streamed
     client = await bench.client()
-    client.send(post() + get("/v1/models"))
+    client.send(post() + get("/v1/models") + post())
     assert (await client.answer()).body.endswith(DONE)
     listed = await client.answer()
     assert [one["id"] for one in listed.json["data"]] == ["m"]
-    assert listed.headers["connection"] == "close"
-    assert await client.ended() == b""
+    assert (await client.answer()).body.endswith(DONE)
 
 
 async def test_a_stream_passes_byte_for_byte(bench: Bench) -> None:
@@ -349,3 +348,14 @@ async def test_a_finished_request_leaves_no_garbage(bench: Bench) -> None:
     finally:
         gc.enable()
     assert after == before
+
+
+async def test_a_client_of_http_1_0_that_offers_another_protocol_stays_one(bench: Bench) -> None:
+    """Chunks would be garbage to it, and what it names as its connection's is not the engine's."""
+    bench.link.script = streamed
+    client = await bench.client()
+    offer = ("Connection: Upgrade, X-Mine", "Upgrade: h2c", "X-Mine: 1")
+    answer = await client.ask(post(b'{"model":"m"}', "/v1/completions", *offer, version="1.0"))
+    assert "transfer-encoding" not in answer.headers
+    assert answer.body.endswith(DONE)
+    assert "x-mine" not in dict(bench.link.streams[0].headers)

@@ -72,7 +72,7 @@ async def test_a_body_without_a_length_is_measured_as_it_comes(make_bench: MakeB
     """Chunks above the limit are 413 too, and none of them stays in memory."""
     bench = await make_bench(listen=ListenConfig(address=LOOPBACK, body_bytes_max=1000))
     client = await bench.client()
-    head = b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     client.send(head + b"1f4\r\n" + b"x" * 500 + b"\r\n" + b"1f5\r\n" + b"x" * 501 + b"\r\n")
     assert (await client.answer()).status == 413
     assert bench.front.gate.held_bytes == 0
@@ -131,7 +131,8 @@ async def test_connections_are_bounded(make_bench: MakeBench) -> None:
         b"POST / HTTP/1.1\r\nX: " + b"x" * 70_000,
         b"POST / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
         b"POST / HTTP/1.1\r\n" + b"X-Header-Number-12345: y\r\n" * 4000 + b"\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"x" * 600_000,
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+        + b"x" * 600_000,
     ],
 )
 async def test_heads_and_trailers_are_bounded(bench: Bench, head: bytes) -> None:
@@ -154,7 +155,7 @@ async def test_heads_and_trailers_are_bounded(bench: Bench, head: bytes) -> None
         b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"POST /v1/completions HTTP/1.1\r\nno colon\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nX\x00: 1\r\n\r\n",
     ],
@@ -196,7 +197,28 @@ async def test_an_offer_to_upgrade_is_ignored(bench: Bench, cut: int) -> None:
     assert {name for name, _ in bench.link.streams[0].headers} == {"x-request-id"}
 
 
-async def test_a_tunnel_is_not_built(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (b"POST /v1/completions HTTP/1.1\r\n", "Host"),
+        (b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nHost: a\r\n", "Host"),
+        (b"POST /v1/completions HTTP/1.0\r\nHost: a\r\nHost: b\r\n", "Host"),
+        (b"POST /v1/completions HTTP/2.0\r\nHost: a\r\n", "HTTP/1.1"),
+        (b"POST /v1/completions HTTP/0.9\r\nHost: a\r\n", "HTTP/1.1"),
+        (b"POST /v1/completions\r\nHost: a\r\n", "HTTP/1.1"),
+    ],
+)
+async def test_a_request_names_its_host_and_version(bench: Bench, head: bytes, what: str) -> None:
+    """Once each, as proxies before us go by them."""
+    client = await bench.client()
+    answer = await client.ask(head + b'Content-Length: 13\r\n\r\n{"model":"m"}')
+    assert answer.status == 400
+    assert what in answer.error["message"]
+    assert await client.ended() == b""
+    assert not bench.link.streams
+
+
+async def test_slow_and_idle_connections_are_closed_is_not_built(bench: Bench) -> None:
     """This is no proxy."""
     client = await bench.client()
     answer = await client.ask(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n\x16\x03\x01")
@@ -210,7 +232,7 @@ async def test_slow_and_idle_connections_are_closed(make_bench: MakeBench) -> No
     bench = await make_bench(listen=listen)
     idle, head, body = [await bench.client() for _ in range(3)]
     head.send(b"POST /v1/comp")
-    body.send(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")
+    body.send(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
     assert await idle.ended() == b""
     for client in (head, body):
         answer = await client.answer()

@@ -88,6 +88,8 @@ def test_a_plain_head_is_read() -> None:
         HEAD + b"Content-Length: 13, 13\r\n\r\n",
         HEAD + b"Content-Length: \xb2\r\n\r\n",
         HEAD + b"Content-Length: 1001\r\n\r\n",
+        HEAD + LENGTH + b"Host: there\r\n\r\n",
+        (HEAD + LENGTH + b"\r\n").replace(b"Host: here\r\n", b""),
         HEAD + LENGTH + b"Transfer-Encoding: chunked\r\n\r\n",
         HEAD + LENGTH + b"Expect: 100-continue\r\n\r\n",
         HEAD + LENGTH + b"Connection: close\r\n\r\n",

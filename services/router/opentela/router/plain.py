@@ -119,7 +119,7 @@ def read_head(
     if kind is None:
         return None
     headers: list[tuple[bytes, bytes]] = []
-    length = b""
+    length, hosts = b"", 0
     for line in found[2].split(b"\r\n"):
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(_BLANK)
@@ -127,11 +127,13 @@ def read_head(
             if length or not _LENGTH.fullmatch(value):
                 return None
             length = value
+        elif name == b"host":
+            hosts += 1
         elif name in _OF_CONNECTION or (name == b"connection" and value.lower() != b"keep-alive"):
             return None
         headers.append((name, value))
     headers.pop()  # what follows the last line end
-    if not length or int(length) > body_bytes_max:
+    if not length or hosts != 1 or int(length) > body_bytes_max:
         return None
     reading = Reading()
     reading.method, reading.target, reading.path = b"POST", target, path

@@ -19,6 +19,9 @@ HEAD_TOO_LARGE: Final = Fault(
     kind=FaultKind.HEAD_TOO_LARGE, message="The request line and headers are too large."
 )
 NOT_HTTP: Final = Fault(kind=FaultKind.BAD_REQUEST, message="The request is not HTTP/1.1.")
+NO_HOST: Final = Fault(
+    kind=FaultKind.BAD_REQUEST, message="The request must have one header Host, and only one."
+)
 TOO_SLOW: Final = Fault(
     kind=FaultKind.REQUEST_TIMEOUT, message="The request did not arrive in time."
 )
@@ -27,7 +30,9 @@ NO_ROOM: Final = Fault(
 )
 _NO_PATH: Final = Fault(kind=FaultKind.UNKNOWN_URL, message="The request names no path.")
 _NO_TUNNEL: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This is no proxy.")
-_OF_UPGRADE: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+_OF_UPGRADE: Final = frozenset({b"upgrade", b"http2-settings"})
+_VERSIONS: Final = frozenset({"1.0", "1.1"})
+"""The parser reads others, too, and takes a request without any for HTTP/0.9."""
 
 
 class Alike:
@@ -55,23 +60,23 @@ class Reading:
     """
 
     __slots__ = (
+        "_body",
+        "_parts",
         "alike",
         "began_at",
         "body_bytes_max",
         "expects",
         "has_head",
-        "_body",
-        "_parts",
         "head_bytes",
         "headers",
         "is_http10",
         "keep_alive",
         "kind",
+        "large",
         "length",
         "method",
         "missing",
         "path",
-        "large",
         "read_at",
         "size",
         "target",
@@ -121,7 +126,7 @@ class Reading:
             return
         self._parts.append(part)
         if self.size > LARGE_FROM:
-            self.large = LargeBody()
+            self.large = LargeBody(self.value_of(b"content-type"))
             self.large.feed(b"".join(self._parts))
             self._parts.clear()
 
@@ -165,8 +170,11 @@ class Reading:
         """Read what the whole head says; return why the request must be refused, if it must."""
         self.has_head = True
         self.method = parser.get_method()
-        self.is_http10 = parser.get_http_version() == "1.0"
+        version = parser.get_http_version()
+        self.is_http10 = version == "1.0"
         self.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        if version not in _VERSIONS:
+            return NOT_HTTP
         if self.method == b"CONNECT":
             return _NO_TUNNEL
         if not self.target.startswith(b"/"):
@@ -180,7 +188,11 @@ class Reading:
         if self.head_bytes + len(self.target) > config.head_bytes_max:
             return HEAD_TOO_LARGE
         self.expects = self.expects and not self.is_http10
-        return self.too_large() if self.length > self.body_bytes_max else None
+        if self.length > self.body_bytes_max:
+            return self.too_large()
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        # RFC 9112 section 3.2
+        return NO_HOST if hosts > 1 or not (hosts or self.is_http10) else None
 
     def value_of(self, name: bytes) -> bytes:
         """Return the value of the first header *name* (lower case), or nothing."""
@@ -191,10 +203,14 @@ class Reading:
 
     def head_without_upgrade(self) -> bytes:
         """Return the head as it would be from a client that offers no other protocol."""
-        lines = [b"%b %b HTTP/1.1" % (self.method, self.target)]
-        lines += [
-            b"%b: %b" % (name, value) for name, value in self.headers if name not in _OF_UPGRADE
-        ]
+        version = b"1.0" if self.is_http10 else b"1.1"
+        lines = [b"%b %b HTTP/%b" % (self.method, self.target, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [one for one in value.split(b",") if one.strip().lower() not in _OF_UPGRADE]
+                lines.append(b"connection: %b" % b",".join(kept))
+            elif name not in _OF_UPGRADE:
+                lines.append(b"%b: %b" % (name, value))
         return b"\r\n".join((*lines, b"", b""))
 
     def too_large(self) -> Fault:
