@@ -1,9 +1,21 @@
 """Of a form with files the router reads two fields, and engines the same ones."""
 
-import pytest
+import itertools
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opentela.core.pieces import Pieces
+from opentela.router import forms
 from opentela.router.fault import Fault
-from opentela.router.forms import FIELD_BYTES_MAX, PARTS_MAX, is_form, read_fields
+from opentela.router.forms import (
+    FIELD_BYTES_MAX,
+    PARTS_MAX,
+    Boundaries,
+    is_form,
+    read_fields,
+)
 
 TYPE = b"multipart/form-data; boundary=XX"
 NAMES = ("model", "stream")
@@ -83,3 +95,43 @@ def test_other_types_are_no_forms() -> None:
     """Among them the one that curl claims for everything."""
     assert not is_form(b"application/x-www-form-urlencoded")
     assert not is_form(b"application/json")
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *(b"\r\n--XX", b"--XX", b"--XX--", b"--", b"\r\n", b"\r\n\r\n", b"\r", b"-", b"X", b"a"),
+        *(part("model", b"m"), part("stream", b"true"), SOUND, END),
+        part("model", b"m" * (FIELD_BYTES_MAX + 1)),
+    ]
+)
+
+
+@given(st.lists(FRAGMENTS, max_size=9), st.lists(st.integers(1, 30), min_size=1, max_size=5))
+def test_a_large_form_is_read_as_a_small_one(fragments: list[bytes], cuts: list[int]) -> None:
+    """However it comes."""
+    body, pieces, at = b"".join(fragments), list[bytes](), 0
+    boundaries = Boundaries.of(TYPE)
+    assert boundaries is not None
+    for size in itertools.cycle(cuts):
+        if at >= len(body):
+            break
+        pieces.append(body[at : at + size])
+        boundaries.feed(pieces[-1])
+        at += size
+    assert read_fields(TYPE, Pieces(pieces), NAMES, boundaries) == read_fields(TYPE, body, NAMES)
+
+
+def test_a_file_full_of_boundaries_is_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each of them is kept in memory."""
+    monkeypatch.setattr(forms, "BOUNDARIES_MAX", 5)
+    body = part("file", b"\r\n--XX") + part("model", b"m") * 5 + END
+    boundaries = Boundaries(b"--XX")
+    boundaries.feed(body)
+    assert not boundaries.are_told
+    assert read_fields(TYPE, Pieces([body]), NAMES, boundaries) == read_fields(TYPE, body, NAMES)
+
+
+def test_other_bodies_have_no_boundaries() -> None:
+    """Nor does a form that names none."""
+    assert Boundaries.of(b"application/json") is None
+    assert Boundaries.of(b"multipart/form-data") is None

@@ -21,9 +21,11 @@ CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": TEXT * 20_000}]
 JSON = (b"content-type", b"application/json")
 
 
-def came(body: bytes, read_bytes: int = READ_BYTES) -> tuple[Pieces, LargeBody]:
+def came(
+    body: bytes, read_bytes: int = READ_BYTES, *, kind: bytes = JSON[1]
+) -> tuple[Pieces, LargeBody]:
     """Return *body* as it is kept, and what has read it."""
-    large = LargeBody()
+    large = LargeBody(kind)
     for at in range(0, len(body), read_bytes):
         large.feed(body[at : at + read_bytes])
     return large.end(), large
@@ -82,6 +84,18 @@ def test_what_it_is_for_may_stand_elsewhere() -> None:
     pieces, large = came(json.dumps({"messages": CHAT["messages"]}).encode())
     target = b"/v1/chat/completions?model=m"
     assert read_wanted(b"POST", target, [JSON], pieces, large) == Ask("m", streams=False)
+
+
+def test_a_form_is_read_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And never put together, wherever its fields are."""
+    monkeypatch.setattr(Pieces, "whole", None)
+    kind = b"multipart/form-data; boundary=XX"
+    part = b'--XX\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n'
+    body = part % (b"file", b"\xff\x00" * READ_BYTES) + part % (b"model", b"m") + b"--XX--\r\n"
+    pieces, large = came(body, kind=kind)
+    target = b"/v1/audio/transcriptions"
+    asked_for = read_wanted(b"POST", target, [(b"content-type", kind)], pieces, large)
+    assert asked_for == Ask("m", streams=False)
 
 
 @pytest.mark.parametrize(

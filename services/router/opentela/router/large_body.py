@@ -11,6 +11,7 @@ import msgspec
 
 from opentela.core.pieces import Pieces
 from opentela.router.body_scan import BRACKETS_MAX, BodyScan
+from opentela.router.forms import Boundaries
 from opentela.router.members import FIELDS_MAX, Member
 from opentela.router.sifting import Body, Sifter
 
@@ -25,11 +26,18 @@ _BLANKS_MAX: Final = 64
 
 
 class LargeBody:
-    """One body; `feed` it, then `end` it, then ask."""
+    """One body; `feed` it, then `end` it, then ask.
 
-    __slots__ = ("_colons", "_gathered", "_gathered_bytes", "_pieces", "_scan", "_sifter")
+    Attributes:
+        boundaries: Of a form; None of others.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_colons", "_gathered", "_gathered_bytes", "_pieces", "_scan", "_sifter", "boundaries",
+    )  # fmt: skip
+
+    def __init__(self, content_type: bytes = b"") -> None:
+        self.boundaries = Boundaries.of(content_type)
         self._pieces: list[bytes] = []
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
@@ -86,9 +94,11 @@ class LargeBody:
         gathered.clear()
         self._gathered_bytes = 0
         if not self._pieces and piece[:_BLANKS_MAX].lstrip(_BLANKS).startswith(b"{"):
-            self._sifter = Sifter()
+            self._sifter, self.boundaries = Sifter(), None
         self._pieces.append(piece)
         if self._sifter is not None:
             self._scan.feed(piece)
             self._colons += piece.count(b":")
             self._sifter.feed(piece)
+        elif self.boundaries is not None:
+            self.boundaries.feed(piece)

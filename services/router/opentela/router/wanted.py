@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
-from opentela.core.pieces import Text, whole
+from opentela.core.pieces import Text
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.forms import is_form, read_fields
 from opentela.router.large_body import LargeBody
@@ -40,7 +40,7 @@ def read_wanted(
         return ask if ask is not MISSING else _elsewhere(target, headers, MISSING)
     content_type = _value(headers, b"content-type")
     if is_form(content_type):
-        return _of_form(content_type, target, headers, whole(body))
+        return _of_form(content_type, target, headers, body, large)
     if not body and not content_type:
         is_bare = method in _BODILESS
         return _elsewhere(target, headers, Ask("", streams=False) if is_bare else read_ask(body))
@@ -50,9 +50,14 @@ def read_wanted(
 
 
 def _of_form(
-    content_type: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    content_type: bytes,
+    target: bytes,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: Text,
+    large: LargeBody | None,
 ) -> Ask | Fault:
-    fields = read_fields(content_type, body, ("model", "stream"))
+    boundaries = large.boundaries if large is not None else None
+    fields = read_fields(content_type, body, ("model", "stream"), boundaries)
     if isinstance(fields, Fault):
         return fields
     streams = fields.get("stream", "").strip().lower() in _STREAMING
