@@ -79,10 +79,19 @@ def test_scale_leaves_out_or_doubles() -> None:
     ("text", "fault"),
     [
         ("a,b,c\n1,2,3\n", "begins with 'a,b,c', which is no known format"),
-        ("arrival_s,in_tokens,out_tokens\n1,x,3\n", "a wrong line"),
+        (
+            "arrival_s,in_tokens,out_tokens\n1,x,3\n",
+            "line 2: in_tokens = 'x' is no number from 0 to",
+        ),
         ("arrival_s,in_tokens,out_tokens\n", "holds no request"),
-        ('{"timestamp": 1}\n', "line 1 of the trace: KeyError"),
-        ("client,window_s,rate_rps,cv\na,0,x,1\n", "a wrong line"),
+        ('{"timestamp": 1}\n', "line 1: input_length is missing"),
+        ("client,window_s,rate_rps,cv\na,0,x,1\n", "line 2: rate_rps = 'x' is no number"),
+        ("client,window_s,rate_rps,cv\na,0,nan,1\n", "line 2: rate_rps = 'nan' is no number"),
+        ("client,window_s,rate_rps,cv\na,0,1e8,1\n", "has 6e+10 requests, and 2e+07 are too"),
+        (
+            '{"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": 3}',
+            "hash_ids is no",
+        ),
     ],
 )
 def test_what_is_no_trace_is_told(text: str, fault: str) -> None:
@@ -90,6 +99,20 @@ def test_what_is_no_trace_is_told(text: str, fault: str) -> None:
     with pytest.raises(UsageError) as raised:
         parsed(text, "m", _rng())
     assert fault in str(raised.value)
+
+
+def test_what_is_too_much_says_which_share_of_it_would_do() -> None:
+    """Memory has room for so many."""
+    with pytest.raises(UsageError) as raised:
+        parsed("client,window_s,rate_rps,cv\na,0,1e5,1\n", "m", _rng())
+    assert raised.value.remedy == "give --scale 0.3 or less"
+    with pytest.raises(UsageError, match="too many"):
+        parsed(CSV, "m", _rng(), scale=1e9)
+
+
+def test_a_file_of_another_system_is_read() -> None:
+    """With a mark at its beginning, and other ends of lines."""
+    assert len(parsed("\ufeff" + CSV.replace("\n", "\r\n"), "m", _rng()).requests) == 3
 
 
 def test_several_traces_run_from_the_same_instant_on() -> None:

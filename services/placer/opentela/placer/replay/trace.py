@@ -1,7 +1,6 @@
 """Traces: who asked which model when, and how much."""
 
-import csv
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from opentela.core.errors import UsageError
 from opentela.core.rng import Rng
+from opentela.placer.replay.rows import INSTANT_MAX_S, TOKENS_MAX, objects, table
 from opentela.placer.shapes import Floats, Ints, Requests
 
 WINDOW_S: Final = 600.0
@@ -22,6 +22,13 @@ CV_MAX: Final = 20.0
 
 _SPREAD: Final = 1.0
 """Standard deviation of lengths over their mean, where a trace knows the mean only."""
+
+REQUESTS_MAX: Final = 20_000_000
+"""Of a whole trace; they take some 5 GB while they are sorted."""
+
+_REQUESTS: Final = ("arrival_s", "in_tokens", "out_tokens")
+_RATES: Final = ("client", "window_s", "rate_rps")
+_RATE_MAX: Final = 1e9
 
 _MEANS: Final = (512.0, 128.0)
 """Mean lengths where nothing is known of them."""
@@ -100,13 +107,14 @@ def parsed(
     Raises:
         UsageError: It is none of the formats, or a line of it is wrong.
     """
+    text = text.removeprefix("\ufeff")
     first = text.partition("\n")[0].strip()
     if first.startswith("{"):
         return _thinned(_jsonl(text, name), rng, scale)
     header = first.split(",")
-    if {"client", "window_s", "rate_rps"} <= set(header):
+    if set(_RATES) <= set(header):
         return _from_rates(text, rng, scale, lengths or {})
-    if {"arrival_s", "in_tokens", "out_tokens"} <= set(header):
+    if set(_REQUESTS) <= set(header):
         return _thinned(_csv(text, name), rng, scale)
     raise UsageError(
         f"the trace begins with {first[:60]!r}, which is no known format",
@@ -123,12 +131,15 @@ def means(text: str) -> dict[str, Means]:
     known: dict[str, Means] = {}
     pooled: dict[str, list[Means]] = {}
     names: dict[str, str] = {}
-    for row in csv.DictReader(text.splitlines()):
-        pool = row["pool"].rpartition("/")[2]
-        name = f"{pool}#{row['client']}"
+    for row in table(text, ("pool", "client", "in_tokens_mean", "out_tokens_mean")):
+        pool = row.text("pool").rpartition("/")[2]
+        name = f"{pool}#{row.text('client')}"
         names[name] = pool
-        if row["in_tokens_mean"] and row["out_tokens_mean"]:
-            known[name] = Means(float(row["in_tokens_mean"]), float(row["out_tokens_mean"]))
+        if row.text("in_tokens_mean") and row.text("out_tokens_mean"):
+            lengths = (
+                row.number_in(one, most=TOKENS_MAX) for one in ("in_tokens_mean", "out_tokens_mean")
+            )
+            known[name] = Means(*lengths)
             pooled.setdefault(pool, []).append(known[name])
     return {name: known.get(name) or _median(pooled.get(pool, [])) for name, pool in names.items()}
 
@@ -140,34 +151,30 @@ def _median(found: Sequence[Means]) -> Means:
 
 
 def _csv(text: str, name: str) -> Trace:
-    rows = list(csv.DictReader(text.splitlines()))
-    try:
-        arrival = np.array([float(row["arrival_s"]) for row in rows])
-        tokens = [[int(row["in_tokens"]), int(row["out_tokens"])] for row in rows]
-        hits = np.array([int(row.get("prefix_hit_tokens") or 0) for row in rows], dtype=np.int64)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"the trace has a wrong line: {error}", remedy="correct it") from error
-    return _named([row.get("model") or name for row in rows], arrival, tokens, hits)
+    arrival, tokens, hits, names = [], [], [], []
+    for row in table(text, _REQUESTS):
+        arrival.append(row.number_in("arrival_s", least=-INSTANT_MAX_S, most=INSTANT_MAX_S))
+        tokens.append([row.tokens("in_tokens"), row.tokens("out_tokens")])
+        hits.append(min(row.tokens("prefix_hit_tokens", default=0), tokens[-1][0]))
+        names.append(row.text("model") or name)
+    return _named(names, np.array(arrival), tokens, np.array(hits, dtype=np.int64))
 
 
 def _jsonl(text: str, name: str) -> Trace:
     """Return a trace with prompts as hashes of blocks, under a cache that forgets nothing."""
     seen: set[int] = set()
     arrival, tokens, hits, names = [], [], [], []
-    for number, line in enumerate(filter(None, text.splitlines()), start=1):
-        try:
-            row = json.loads(line)
-            blocks = row.get("hash_ids", [])
-            arrival.append(float(row["timestamp"]) / 1000)
-            tokens.append([int(row["input_length"]), int(row["output_length"])])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"line {number} of the trace: {error!r}", remedy="correct it"
-            ) from error
+    for row in objects(text):
+        blocks = row.fields.get("hash_ids") or []
+        if not isinstance(blocks, list) or not all(isinstance(one, int) for one in blocks):
+            raise row.fault("hash_ids is no list of whole numbers")
+        most_ms = 1000 * INSTANT_MAX_S
+        arrival.append(row.number_in("timestamp", least=-most_ms, most=most_ms) / 1000)
+        tokens.append([row.tokens("input_length"), row.tokens("output_length")])
         fresh = next((i for i, block in enumerate(blocks) if block not in seen), len(blocks))
         seen.update(blocks)
         hits.append(min(fresh * BLOCK_TOKENS, max(tokens[-1][0] - 1, 0)))
-        names.append(row.get("model", name))
+        names.append(row.text("model") or name)
     return _named(names, np.array(arrival), tokens, np.array(hits, dtype=np.int64))
 
 
@@ -197,6 +204,7 @@ def _thinned(trace: Trace, rng: Rng, scale: float) -> Trace:
     """Return *trace* with requests left out, or with copies of them shifted by a little."""
     if scale == 1.0:
         return trace
+    _check_amount(len(trace.requests), scale)
     draw = _generator(rng)
     times = (
         draw.poisson(scale, size=len(trace.requests))
@@ -237,7 +245,9 @@ def _from_rates(text: str, rng: Rng, scale: float, lengths: Mapping[str, Means])
     tokens: list[Ints] = []
     index: dict[str, int] = {}
     which: list[int] = []
-    for client, start, rate, cv in _windows(text):
+    windows = list(_windows(text))
+    _check_amount(math.fsum(rate for _, _, rate, _ in windows) * WINDOW_S, scale)
+    for client, start, rate, cv in windows:
         gaps = _gaps(rate * scale, min(cv, CV_MAX), draw)
         mean = lengths.get(client, Means(*_MEANS))
         arrivals.append(start + gaps)
@@ -254,14 +264,24 @@ def _from_rates(text: str, rng: Rng, scale: float, lengths: Mapping[str, Means])
 
 
 def _windows(text: str) -> Iterator[tuple[str, float, float, float]]:
-    for row in csv.DictReader(text.splitlines()):
-        try:
-            yield (
-                *(row["client"], float(row["window_s"])),
-                *(float(row["rate_rps"]), float(row.get("cv") or 1.0)),
-            )
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"the trace has a wrong line: {error}", remedy="correct it") from error
+    for row in table(text, _RATES):
+        yield (
+            row.text("client"),
+            row.number_in("window_s", least=-INSTANT_MAX_S, most=INSTANT_MAX_S),
+            row.number_in("rate_rps", most=_RATE_MAX),
+            row.number_in("cv", most=_RATE_MAX, default=1.0),
+        )
+
+
+def _check_amount(requests: float, scale: float) -> None:
+    """Raise `UsageError` for more requests than memory has room for."""
+    if requests * scale > REQUESTS_MAX:
+        fitting = REQUESTS_MAX / requests
+        raise UsageError(
+            f"the trace has {requests * scale:.3g} requests, and {REQUESTS_MAX:.3g} are too many"
+            " already",
+            remedy=f"give --scale {fitting:.1g} or less" if fitting >= 1e-6 else "correct it",  # noqa: PLR2004 - the least that --scale takes
+        )
 
 
 def _gaps(rate: float, cv: float, draw: np.random.Generator) -> Floats:
