@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from tests.e2e.processes import signal_all
 
-from opentela.local import leftovers
+from opentela import leftovers
 from opentela.local.home import Home, State
 from opentela.local.mesh import free_ports
 from opentela.mesh import access as accesses

@@ -11,7 +11,7 @@ NO_CORE = {
     "opentela.core.clock": "a protocol",
     "opentela.core.rng": "a protocol",
     "opentela.local.consumer": "waits for an SDK that it imports late",
-    "opentela.local.leftovers": "reads /proc",
+    "opentela.leftovers": "reads /proc",
     "opentela.mesh.bus": "a protocol",
     "opentela.mesh.identity": "new keys come from a library's own randomness",
     "opentela.mesh.jwt": "signs with such keys",

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
+from opentela import leftovers
 from opentela.core.clock import Clock
 from opentela.core.errors import UnavailableError
-from opentela.local import leftovers, look, rows, tables
+from opentela.local import look, rows, tables
 from opentela.local.children import Child
 from opentela.local.consumer import Answer, Consumer
 from opentela.local.home import Home

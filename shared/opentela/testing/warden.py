@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Final
 
-from opentela.local import leftovers
+from opentela import leftovers
 
 MARK: Final = "OTELA_WARDEN"
 _LOOKS_MAX: Final = 50

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from opentela.local import leftovers
+from opentela import leftovers
 from opentela.testing import warden
 from opentela.testing.waiting import until
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from opentela.local import leftovers
+from opentela import leftovers
 
 NAME = "OTELA_TEST_RUN"
 # The grandchild itself says that it runs: before its exec is done, it has no environment.
