@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from opentela.local.mesh import free_ports
+from opentela.testing import warden
 
 STOP_WITHIN_S: Final = 20.0
 LOG_TAIL_BYTES: Final = 3_000
@@ -76,6 +77,7 @@ class Process:
         cwd: Path | None = None,
         pass_fds: Sequence[int] = (),
     ) -> None:
+        warden.watch()  # tests have one already, campaigns by hand do not
         self.name = name
         self.log = log
         self.argv = tuple(argv)

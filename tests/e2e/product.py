@@ -19,7 +19,6 @@ from tests.e2e.netns import HUB_IP, Lab
 from tests.e2e.processes import Process, free_port, wait_until
 
 from opentela.cli import otela
-from opentela.testing import warden
 
 READY_WITHIN_S: Final = 60.0
 """A service is ready in a second or two on idle cores; the two here are shared."""
@@ -182,7 +181,6 @@ class Product:
     """
 
     def __init__(self, folder: Path, *, public: Place | None = None, tls: bool = True) -> None:
-        warden.watch()
         self.folder = folder
         self.public = public or Place()
         self._tls = "auto" if tls else "none"
