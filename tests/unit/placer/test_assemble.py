@@ -19,7 +19,7 @@ def _assembled(
 ) -> Assembled:
     def read(name: str) -> Any:
         if config is None:
-            raise FileNotFoundError(name)
+            raise ConfigError(f"{name} cannot be read", remedy="give a config.json")
         return config
 
     return assemble(
@@ -88,8 +88,11 @@ def test_names_that_nobody_knows_are_told() -> None:
         _assembled({"demand": [one]}, inventory={"pool": [{**POOL, "gpu": "tpu"}]})
     with pytest.raises(ConfigError, match=r"no \[\[demand\]\] is called so"):
         _assembled({"demand": [one], "capacity": [{"model": "x", "gpu": "g", "capacity_rps": 1.0}]})
-    with pytest.raises(ConfigError, match=r"config x\.json cannot be read"):
+    with pytest.raises(ConfigError, match=r"demand llama-3.1-8b: config x\.json: .* cannot be"):
         _assembled({"demand": [{**one, "config": "x.json"}]})
+    for field, value in (("w_dtype", "fp3"), ("kv_dtype", "fp3"), ("engine", "steam")):
+        with pytest.raises(ConfigError, match=f"demand llama-3.1-8b: {field} = {value} is unk"):
+            _assembled({"demand": [{**one, field: value}]})
 
 
 def test_a_model_may_be_described_by_its_config() -> None:

@@ -51,6 +51,18 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         files.read(tmp_path / "none.toml", files.InventoryFile)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", bytes(range(256)), b"[" * 100_000])
+def test_what_is_no_object_is_named(tmp_path: Path, content: bytes) -> None:
+    """Whatever it is; so is a folder."""
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    for one in (path, tmp_path):
+        with pytest.raises(ConfigError) as raised:
+            files.read_json(one)
+        assert raised.value.line().startswith(str(one))
+        assert "\n" not in raised.value.line()
+
+
 def test_a_field_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
     """At any depth; what is like no field leads to the documentation."""
     path = tmp_path / "demand.toml"

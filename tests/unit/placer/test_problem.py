@@ -68,7 +68,7 @@ def test_nodes_that_sizes_do_not_divide_hold_fewer_large_ones() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"pools": (A100, A100)}, "pool a is named 2 times; give name it once"),
+        ({"pools": (A100, A100)}, "pool a is named 2 times; give each name once"),
         ({"pools": (Pool(name="a", gpu="x", nodes=-1, gpus_per_node=1),)}, "pool a: nodes = -1"),
         ({"pools": (Pool(name="a", gpu="x", nodes=1, gpus_per_node=0),)}, "gpus_per_node = 0"),
         (
@@ -82,6 +82,8 @@ def test_nodes_that_sizes_do_not_divide_hold_fewer_large_ones() -> None:
         ({"options": (Option(model="m", gpu="g", capacity_rps=-1.0),)}, "capacity_rps = -1"),
         ({"running": {Group("big", "a", 2): 1}}, "big runs in a as TP2, which is no known shape"),
         ({"running": {Group("big", "a", 4): -1}}, "big in a: -1 run"),
+        ({"running": {Group("x", "a", 4): 1}}, "x runs in a, and no demand is called so; give its"),
+        ({"running": {Group("big", "x", 4): 1}}, "big runs in x, and no pool is called so; give one"),
         (
             {"running": {Group("big", "a", 4): 1}, "locked": {Group("big", "a", 4): 2}},
             "big in a: 2 are locked; give at most as many as run",

@@ -1,17 +1,22 @@
 """From the files that people write to the problem that is solved."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from opentela.core.errors import ConfigError, in_words
+from opentela.core.errors import ConfigError, UsageError
 from opentela.placer import catalogue
-from opentela.placer.files import CapacityEntry, DemandEntry, DemandFile, InventoryFile
+from opentela.placer.files import (
+    CapacityEntry,
+    DemandEntry,
+    DemandFile,
+    InventoryFile,
+    ServedEntry,
+)
 from opentela.placer.headroom import with_headroom
 from opentela.placer.load_cost import measured
 from opentela.placer.options import Wanted, enumerate_options
 from opentela.placer.problem import Demand, Group, Option, Pool, Problem
-from opentela.placer.shapes import Model, ReplicaShape, Slo, Workload
+from opentela.placer.shapes import DTYPE_BYTES, Model, ReplicaShape, Slo, Workload
 from opentela.placer.simulate import memory
 from opentela.placer.solve.result import Objective
 
@@ -50,7 +55,7 @@ def assemble(
     table = [_option(entry) for entry in demands.capacity]
     known = {entry.model for entry in demands.capacity}
     _check_capacities(demands, inventory)
-    wanted = [wanted_of(entry, read_json) for entry in demands.demand if entry.label not in known]
+    wanted = [_wanted(entry, read_json) for entry in demands.demand if entry.label not in known]
     pools = tuple(_pool(inventory, index) for index in range(len(inventory.pool)))
     made = enumerate_options(
         wanted,
@@ -75,18 +80,26 @@ def assemble(
         usd_h_max=inventory.usd_h_max,
     )
     listed = (one for one in demands.demand if one.label in known)
-    sized = [*wanted, *(wanted_of(one, read_json) for one in listed if one.model in gauged)]
+    sized = [*wanted, *(_wanted(one, read_json) for one in listed if one.model in gauged)]
     return Assembled(problem, made.notes, {one.name: _weights(one, pools) for one in sized})
+
+
+def _wanted(entry: DemandEntry, read_json: ReadJson) -> Wanted:
+    try:
+        return wanted_of(entry, read_json)
+    except UsageError as error:
+        raise ConfigError(f"demand {entry.label}: {error}", remedy=error.remedy) from error
 
 
 def wanted_of(entry: DemandEntry, read_json: ReadJson) -> Wanted:
     """Return one demand as the simulator sees it.
 
     Raises:
-        UsageError: A name is not in the catalogue.
+        ConfigError: It is unknown how it is to be run.
+        UsageError: The model is not in the catalogue, or its `config.json` is none.
     """
     model = _model(entry, read_json)
-    catalogue.engine(entry.engine)
+    check_run(entry)
     workload = Workload(
         rate_rps=entry.rate_rps,
         in_len=entry.in_tokens,
@@ -109,16 +122,26 @@ def wanted_of(entry: DemandEntry, read_json: ReadJson) -> Wanted:
     )
 
 
+def check_run(entry: DemandEntry | ServedEntry) -> None:
+    """Raise `ConfigError` if it is unknown how *entry* is to be run."""
+    for field, value, known in (
+        ("w_dtype", entry.w_dtype, DTYPE_BYTES),
+        ("kv_dtype", entry.kv_dtype, DTYPE_BYTES),
+        ("engine", entry.engine, catalogue.engines()),
+    ):
+        if value not in known:
+            raise ConfigError(
+                f"{field} = {value} is unknown", remedy="give one of " + ", ".join(known)
+            )
+
+
 def _model(entry: DemandEntry, read_json: ReadJson) -> Model:
     if not entry.config:
         return catalogue.model(entry.model)
     try:
         return catalogue.model_from_hf_config(read_json(entry.config), id=entry.model)
-    except (OSError, json.JSONDecodeError) as error:
-        raise ConfigError(
-            f"demand {entry.label}: config {entry.config} cannot be read: {in_words(error)}",
-            remedy="give a config.json of Hugging Face",
-        ) from error
+    except UsageError as error:
+        raise UsageError(f"config {entry.config}: {error}", remedy=error.remedy) from error
 
 
 def _check_capacities(demands: DemandFile, inventory: InventoryFile) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from opentela.placer.amount import Amount
+
 OBJECTIVES: Final = ("max-min", "cost", "served", "slo", "latency")
 POLICIES: Final = ("static", "memory-proportional", "dynamic", "dynamic-kept")
 
@@ -31,14 +33,14 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--time",
     "time_s",
-    type=click.FloatRange(0.1),
+    type=Amount(0.1),
     default=10.0,
     show_default=True,
     help="Seconds that the solver may take.",
 )
 @click.option(
     "--gap",
-    type=click.FloatRange(0.0, 1.0),
+    type=Amount(0.0, 1.0),
     default=0.01,
     show_default=True,
     help="Stop when the bound is this near.",
@@ -46,7 +48,7 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--horizon",
     "horizon_s",
-    type=click.FloatRange(1.0),
+    type=Amount(1.0),
     default=3600.0,
     show_default=True,
     help="Seconds that the plan is expected to hold; moves must pay within it.",
@@ -54,7 +56,7 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--drain",
     "drain_s",
-    type=click.FloatRange(0.0),
+    type=Amount(0.0),
     default=30.0,
     show_default=True,
     help="Seconds until a stopped replica's GPUs are free.",
@@ -95,20 +97,20 @@ def plan(
 @click.option("--w-dtype", default="bf16", show_default=True, help="How weights are stored.")
 @click.option("--kv-dtype", default="bf16", show_default=True, help="How the KV cache is stored.")
 @click.option("--engine", default="vllm", show_default=True, help="An engine of the catalogue.")
-@click.option("--in-tokens", type=click.FloatRange(1.0), default=512.0, show_default=True)
-@click.option("--out-tokens", type=click.FloatRange(1.0), default=256.0, show_default=True)
+@click.option("--in-tokens", type=Amount(1.0), default=512.0, show_default=True)
+@click.option("--out-tokens", type=Amount(1.0), default=256.0, show_default=True)
 @click.option(
     "--rate",
     "rates",
-    type=click.FloatRange(0.0),
+    type=Amount(0.0),
     multiple=True,
     help="Requests/s at one replica; repeatable. [default: shares of what it can do]",
 )
 @click.option(
-    "--ttft", "ttft_s", type=click.FloatRange(0.0), default=float("inf"), help="Promise, s."
+    "--ttft", "ttft_s", type=Amount(0.0, endless=True), default=float("inf"), help="Promise, s."
 )
 @click.option(
-    "--tpot", "tpot_s", type=click.FloatRange(0.0), default=float("inf"), help="Promise, s."
+    "--tpot", "tpot_s", type=Amount(0.0, endless=True), default=float("inf"), help="Promise, s."
 )
 @click.option(
     "--requests",
@@ -156,14 +158,14 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 )
 @click.option(
     "--train",
-    type=click.FloatRange(0.05, 0.95),
+    type=Amount(0.05, 0.95),
     default=0.5,
     show_default=True,
     help="Share of the trace that placements may learn from; the rest is judged.",
 )
 @click.option(
     "--scale",
-    type=click.FloatRange(1e-6),
+    type=Amount(1e-6),
     default=1.0,
     show_default=True,
     help="Multiplies the rate of every model.",
@@ -171,7 +173,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 @click.option(
     "--epoch",
     "epoch_s",
-    type=click.FloatRange(10.0),
+    type=Amount(10.0),
     default=300.0,
     show_default=True,
     help="Seconds between two plans.",
@@ -179,7 +181,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 @click.option(
     "--cool-down",
     "cool_down_s",
-    type=click.FloatRange(0.0),
+    type=Amount(0.0),
     default=1200.0,
     show_default=True,
     help="Seconds that a replica is kept at least.",
@@ -187,7 +189,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 @click.option(
     "--keep",
     "keep_s",
-    type=click.FloatRange(0.0),
+    type=Amount(0.0),
     default=300.0,
     show_default=True,
     help="Seconds that a model which nobody asks for keeps a replica.",
@@ -195,7 +197,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 @click.option(
     "--load-cost",
     "load_factor",
-    type=click.FloatRange(0.0),
+    type=Amount(0.0),
     default=1.0,
     show_default=True,
     help="Multiplies the time to load a model.",

@@ -1,6 +1,7 @@
 """The files that say what is asked and what there is: TOML, checked field by field."""
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -196,6 +197,23 @@ def read(path: Path, form: type[Form]) -> Form:
         field = where.strip("`").removeprefix("$").removeprefix(".") or "the file"
         remedy = _meant(fault, form) or _remedy(form)
         raise ConfigError(f"{path}: {field}: {fault}", remedy=remedy) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in the JSON file at *path*, such as a `config.json` of Hugging Face.
+
+    Raises:
+        ConfigError: It cannot be read, or holds something else.
+    """
+    try:
+        read: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {in_words(error)}", remedy="give a config.json"
+        ) from error
+    if not isinstance(read, dict):
+        raise ConfigError(f"{path} holds no JSON object", remedy="give a config.json")
+    return read
 
 
 def _meant(fault: str, form: type[msgspec.Struct]) -> str:

@@ -1,6 +1,5 @@
 """What `otela plan` does and prints."""
 
-import json
 import random
 import sys
 from collections.abc import Mapping
@@ -68,7 +67,7 @@ def planned(
         demands,
         files.read(inventory, files.InventoryFile),
         aim,
-        lambda name: _json(demand.parent / name),
+        lambda name: files.read_json(demand.parent / name),
         horizon_s=horizon_s,
         drain_s=drain_s,
     )
@@ -190,9 +189,3 @@ def _comparison(rows: list[Compared]) -> Table:
             f"{told.gpu_hours:.1f}",
         )
     return table
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8") as file:
-        read: dict[str, Any] = json.load(file)
-    return read

@@ -175,12 +175,24 @@ def check(problem: Problem) -> None:
 
 def _check_running(problem: Problem) -> None:
     known = problem.candidates()
+    models = {demand.model for demand in problem.demands}
+    pools = dict.fromkeys(pool.name for pool in problem.pools)
     for group, count in problem.running.items():
         _require(count >= 0, f"{group.model} in {group.pool}: {count} run", "0 or more")
         _require(
+            group.model in models,
+            f"{group.model} runs in {group.pool}, and no demand is called so",
+            "its demand, of 0 requests a second if there is none",
+        )
+        _require(
+            group.pool in pools,
+            f"{group.model} runs in {group.pool}, and no pool is called so",
+            "one of " + ", ".join(pools),
+        )
+        _require(
             group in known,
             f"{group.model} runs in {group.pool} as {group.label()}, which is no known shape there",
-            "take it out of what runs, or give its capacity",
+            "its capacity, or what runs without it",
         )
     for group, count in problem.locked.items():
         _require(
@@ -245,7 +257,7 @@ def _check_names(what: str, names: list[str]) -> None:
     for name in names:
         seen[name] = seen.get(name, 0) + 1
     for name, count in seen.items():
-        _require(count == 1, f"{what} {name} is named {count} times", "name it once")
+        _require(count == 1, f"{what} {name} is named {count} times", "each name once")
 
 
 def _is_amount(value: float) -> bool:

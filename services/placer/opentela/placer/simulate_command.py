@@ -1,6 +1,5 @@
 """What `otela simulate` does and prints."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from opentela.core.errors import UsageError, in_words
-from opentela.placer import catalogue
+from opentela.core.errors import UsageError
+from opentela.placer import catalogue, files
 from opentela.placer.shapes import (
     DTYPE_BYTES,
     Floats,
@@ -122,13 +121,8 @@ def _lengths(mean: float, count: int, draw: np.random.Generator) -> Any:
 def _model(name: str) -> Model:
     if not name.endswith(".json"):
         return catalogue.model(name)
-    try:
-        config = json.loads(Path(name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{name} cannot be read: {in_words(error)}", remedy="give a config.json"
-        ) from error
-    return catalogue.model_from_hf_config(config, id=Path(name).resolve().parent.name)
+    path = Path(name)
+    return catalogue.model_from_hf_config(files.read_json(path), id=path.resolve().parent.name)
 
 
 def _finite(value: Any) -> Any:

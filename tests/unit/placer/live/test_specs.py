@@ -20,9 +20,9 @@ def test_a_config_that_cannot_be_read_is_said() -> None:
     """With the model that names it."""
 
     def read(_: str) -> dict[str, int]:
-        raise OSError("no such file")
+        raise ConfigError("no such file", remedy="give one")
 
-    with pytest.raises(ConfigError, match=r"demand a: config x\.json cannot be read"):
+    with pytest.raises(ConfigError, match=r"models: a: config x\.json: no such file"):
         specs([ModelConfig(name="a", config="x.json")], read)
 
 

@@ -1,8 +1,7 @@
 """The command `otela placer`."""
 
-import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
@@ -12,6 +11,7 @@ from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.keeper import BusState
+from opentela.placer import files
 from opentela.placer.live.checks import check
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Planner
@@ -79,13 +79,7 @@ async def serve(life: Lifecycle, config: PlacerConfig) -> None:
 
 def _planner(config: PlacerConfig) -> Planner:
     check(config)
-    known, unknown = specs(config.models, lambda name: _json(Path(name)))
+    known, unknown = specs(config.models, lambda name: files.read_json(Path(name)))
     for name in unknown:
         log.info("model_unknown_to_simulator", model=name)
     return Planner(config, known)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8") as file:
-        read: dict[str, Any] = json.load(file)
-    return read

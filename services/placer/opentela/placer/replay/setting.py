@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opentela.core.errors import ConfigError
+from opentela.core.errors import ConfigError, UsageError
 from opentela.placer import catalogue
+from opentela.placer.assemble import check_run
 from opentela.placer.files import ServedEntry
 from opentela.placer.load_cost import measured
 from opentela.placer.options import Wanted, enumerate_options
@@ -63,13 +64,18 @@ def _wanted(trace: Trace, past: Trace, index: int, served: Sequence[ServedEntry]
             f"the trace asks for {name}, which no [[model]] matches",
             remedy='add one, such as match = "*"',
         )
+    try:
+        check_run(entry)
+        model = catalogue.model(entry.model)
+    except UsageError as error:
+        raise ConfigError(f"[[model]] of {entry.match}: {error}", remedy=error.remedy) from error
     # What is known beforehand; a model that nobody asked for yet is taken as it will be.
     mine = past.of(index)
     requests = mine if len(mine) else trace.of(index)
     fresh = np.maximum(requests.in_tokens - requests.prefix_hit_tokens, 1)
     return Wanted(
         name,
-        catalogue.model(entry.model),
+        model,
         Workload(
             rate_rps=0.0,
             in_len=float(fresh.mean()),

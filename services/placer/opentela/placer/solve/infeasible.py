@@ -56,7 +56,7 @@ def _nowhere(problem: Problem, demand: Demand, notes: Mapping[str, str]) -> str:
         return f"{name} may run at {', '.join(demand.sites)} only; sites with GPUs: {known}"
     own = [option for option in problem.options if option.model == name]
     if not own or not any(option.capacity_rps > 0 for option in own):
-        why = notes.get(name, "it has no replica shape with a capacity")
+        why = notes.get(name) or "it has no replica shape with a capacity"
         return f"{name} runs on no GPU of {_names(reachable)}: {why}"
     kinds = ", ".join(sorted({option.gpu for option in own}))
     most = max(reachable, key=lambda pool: pool.gpus_per_node)
