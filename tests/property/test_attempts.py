@@ -30,6 +30,7 @@ from opentela.router.attempt_events import (
 from opentela.router.choosing import Held
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
+from opentela.router.endings import MAY_BE_SLOW
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.paths import EnginePath
 from opentela.stream.failures import failure
@@ -81,7 +82,7 @@ class Client:
             case TryOn(candidate=chosen):
                 assert self.under_way is None
                 assert not self.has_begun, "another attempt after the answer began"
-                # Only the way there broke; the session may not even have noticed.
+                # Only the way there broke, or it stood still; it may not even have noticed.
                 is_spared = chosen.session == self.spared
                 assert is_spared or chosen.session not in self.tried, "the same session twice"
                 self.under_way = chosen
@@ -151,7 +152,7 @@ def test_every_request_ends_once_and_every_attempt_too(
     for pause_s, event in steps:
         now += pause_s
         if isinstance(event, Failed) and client.under_way:
-            is_lost = event.fail.kind is FailKind.CHANNEL_LOST
+            is_lost = event.fail.kind in MAY_BE_SLOW
             client.spared = client.under_way.session if is_lost else None
         step(event)
     while not attempts.is_done:

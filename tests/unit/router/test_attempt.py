@@ -229,10 +229,22 @@ def test_a_session_whose_channel_broke_is_asked_again_when_there_is_no_other() -
     assert client.attempts.tried == ("a", "a")
 
 
-def test_another_session_is_asked_before_the_one_whose_channel_broke() -> None:
+@pytest.mark.parametrize("kind", [FailKind.CHANNEL_LOST, FailKind.UNACKNOWLEDGED])
+def test_another_session_is_asked_before_the_one_that_may_be_slow(kind: FailKind) -> None:
     """A node that dies takes its channel along."""
     client = Client(candidates=(A, B))
-    assert client.fail(FailKind.CHANNEL_LOST, begun=False)[-1] == TryOn(B, 100.0)
+    assert client.fail(kind, begun=False)[-1] == TryOn(B, 100.0)
+
+
+def test_a_session_that_stands_still_is_asked_again_when_there_is_no_other() -> None:
+    """For as long as the attempts go; its client need not know that it had a busy second."""
+    client = Client(candidates=(A,))
+    assert kinds(client.fail(FailKind.UNACKNOWLEDGED)) == [EndAttempt]
+    assert client.at(0.125).tick()[-1] == TryOn(A, 99.875)
+    client.fail(FailKind.UNACKNOWLEDGED)
+    assert kinds(client.at(0.375).tick()) == [TryOn]
+    assert kinds(client.fail(FailKind.UNACKNOWLEDGED)) == [EndAttempt, GiveUp]
+    assert client.attempts.tried == ("a", "a", "a")
 
 
 def test_the_budget_ends_it() -> None:

@@ -11,12 +11,11 @@
     Before each attempt the request may be HELD until there is a session that can take it.
 
 Until something was sent to the client an attempt that fails is followed by another, never at the
-same session unless only the way there broke and there is no other: always when the engine surely
-did not begin (`definite`), and on paths that only compute also when it may have. Answers that are
-not streams are held until they are whole, so that an engine lost in the middle of one costs only
-time. What was sent cannot be taken back: a stream that breaks then ends with an error event, and
-anything else with a cut connection.
-Definite and indefinite failures: Kingsbury, Maelstrom, "Errors".
+same session unless it may only be slow, or the way there, and there is no other: always when the
+engine surely did not begin (`definite`), and on paths that only compute also when it may have.
+Answers that are not streams are held until they are whole, so that an engine lost in the middle
+costs only time. What was sent cannot be taken back: a stream that breaks then ends with an error
+event, anything else with a cut connection. Definite failures: Kingsbury, Maelstrom, "Errors".
 """
 
 from collections.abc import Callable
@@ -65,6 +64,7 @@ from opentela.router.directory import Candidate
 from opentela.router.endings import (
     CUT_OFF,
     ENGINE_ERROR,
+    MAY_BE_SLOW,
     NO_STATUS,
     SILENT,
     STREAM_OUTCOMES,
@@ -114,7 +114,7 @@ class Attempts:
         budget: RetryBudget | None = None,
     ) -> None:
         self.tried: tuple[SessionId, ...] = ()
-        self._spared: tuple[SessionId, ...] = ()  # can be reached otherwise
+        self._spared: tuple[SessionId, ...] = ()  # may only be slow, or the way there
         self._absent = 0  # of those tried: they were not there, and nothing was repeated
         self.outcome = Outcome.RUNNING
         self.status = 0
@@ -265,7 +265,7 @@ class Attempts:
             return self._break(result, of_fail(fail))
         if self._phase in _BETWEEN:
             return []
-        if fail.kind is FailKind.CHANNEL_LOST:
+        if fail.kind in MAY_BE_SLOW:
             self._spared = self.tried[-1:]
         self._absent += fail.kind is FailKind.NO_RESPONDERS and fail.definite
         return self._fail(

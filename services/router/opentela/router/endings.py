@@ -26,6 +26,9 @@ _RESULTS: Final = {
     FailKind.MESH_LOST: Result.CANCELLED,
     FailKind.CANCELLED: Result.CANCELLED,
 }
+MAY_BE_SLOW: Final = frozenset({FailKind.CHANNEL_LOST, FailKind.UNACKNOWLEDGED})
+"""After these another session is asked first, and the same again when there is no other: its
+channel broke, or it did not answer at once, as one that stands still for a moment does not."""
 CUT_OFF: Final = Fault(
     kind=FaultKind.ENGINE_FAILED, message="The engine's stream ended before the answer did."
 )

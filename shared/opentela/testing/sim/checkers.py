@@ -111,7 +111,7 @@ class NeverRouteToTheEnded:
 
 
 class NeverTwiceOnOneSession:
-    """No request is tried twice on one session."""
+    """No request is tried twice on one session that cannot only be slow, or while there are others."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -120,8 +120,16 @@ class NeverTwiceOnOneSession:
         """Look at all attempts."""
         for request in self._cluster.history.requests.values():
             sessions = [attempt.session for attempt in request.attempts]
-            if len(set(sessions)) < len(sessions):
-                raise Violation(f"attempts: {request.name} was tried twice on one of {sessions}")
+            over: set[SessionId] = set()
+            tried: set[SessionId] = set()
+            for attempt in request.attempts:
+                if attempt.session in over or (attempt.session in tried and attempt.others):
+                    raise Violation(
+                        f"attempts: {request.name} was tried again on one of {sessions}"
+                    )
+                tried.add(attempt.session)
+                if not attempt.may_be_slow:
+                    over.add(attempt.session)
 
 
 class EndsOnce:

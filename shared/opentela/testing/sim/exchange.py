@@ -24,10 +24,12 @@ from opentela.router.attempt_events import (
 )
 from opentela.router.choosing import Held
 from opentela.router.directory import Candidate
-from opentela.router.fault import Fault
+from opentela.router.endings import MAY_BE_SLOW
+from opentela.router.fault import Fault, of_fail
 from opentela.router.matching import NO_WISH
 from opentela.router.paths import KNOWN
 from opentela.router.policies.base import Call, Observed
+from opentela.stream.failures import failure
 from opentela.testing.sim import history
 from opentela.testing.sim.driver import Driver
 from opentela.testing.sim.history import Request
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = KNOWN[b"/v1/chat/completions"]
 _ERROR: Final = 400
+_SLOW: Final = {of_fail(failure(0, kind, "", may_have_begun=True)).message for kind in MAY_BE_SLOW}
 
 
 class Exchange:
@@ -134,6 +137,9 @@ class Exchange:
         router, leg = self._router, self._leg
         assert leg is not None
         leg.is_over = True
+        if action.why in _SLOW:
+            attempts = self.request.attempts
+            attempts[-1] = msgspec.structs.replace(attempts[-1], may_be_slow=True)
         if action.cancel:
             leg.cancel(action.why)
         router.policy.on_request_end(self._call, action.candidate, Observed(action.result))

@@ -42,6 +42,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         lifecycle: Of the session in the router's view at that moment, by name; `UNKNOWN` when it
             was not in there.
         suspected: ... and whether that held it for suspected.
+        others: Sessions that could have had it and had not had it before.
+        may_be_slow: Whether it ended without a word of the session, or because its channel broke.
     """
 
     at: float
@@ -49,6 +51,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
     lifecycle: str
     suspected: bool
+    others: int = 0
+    may_be_slow: bool = False
 
 
 class Request(msgspec.Struct, kw_only=True):

@@ -19,6 +19,7 @@ from opentela.router.attempt_events import TryOn
 from opentela.router.choosing import Chooser
 from opentela.router.config import AttemptConfig, EjectionConfig
 from opentela.router.directory import Directory
+from opentela.router.matching import NO_WISH, admitted
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.least_load import LeastLoad
 from opentela.router.sightings import Sightings
@@ -131,6 +132,8 @@ class RouterShell:
         session = action.candidate.session
         record = self.records.get(session)
         lifecycle = "UNKNOWN" if record is None else lifecycle_of(record).name
+        pool = self.directory.pool(leg.request.ask.model)
+        tried = [attempt.session for attempt in leg.request.attempts]
         leg.request.attempts.append(
             Attempt(
                 at=self.node.world.now,
@@ -138,6 +141,7 @@ class RouterShell:
                 session=session,
                 lifecycle=lifecycle,
                 suspected=record is not None and is_suspected(record),
+                others=len(admitted(pool, NO_WISH, tried, wall=self.node.wall())),
             )
         )
         return self._streams
