@@ -130,7 +130,7 @@ class Sifter:
 
     def feed(self, piece: bytes) -> None:
         """Read on; a piece should not be much larger than a slice."""
-        if self.has_given_up or self.error:
+        if not self._goes_on:
             return
         self._rest = self._rest + piece if self._rest else piece
         while len(self._rest) >= self._slice_bytes and self._read_on():
@@ -140,7 +140,7 @@ class Sifter:
 
     def end(self) -> None:
         """Read the rest: that was all."""
-        if not self.has_given_up and not self.error:
+        if self._goes_on:
             if self._reached(_masked(self._rest)) is None:
                 self._give_up()
             else:
@@ -155,11 +155,15 @@ class Sifter:
 
     def _read_on(self) -> bool:
         """Read up to a boundary as late as can be found; return whether more can be read."""
-        rest, is_text = self._rest, self._boundary.in_text
+        rest = self._rest
+        if self._boundary.in_text and b'"' not in rest:
+            # Nearly all of a large body: the text goes on.
+            end = _escapes_end(rest)
+            return end > 0 and self._read(end, self._boundary, touches=False) and self._goes_on
         masked = _masked(rest)
         # A value that decides is not cut: an earlier boundary will do, or more of the body.
         for limit in (len(rest), len(rest) // 2, len(rest) // 4):
-            cut = 0 if is_text and b'"' not in masked else self._behind_comma(masked, limit)
+            cut = self._behind_comma(masked, limit)
             in_text = not cut
             if in_text:
                 cut = self._within_text(masked) if limit == len(rest) else 0
@@ -171,8 +175,12 @@ class Sifter:
                 return False
             stack, touches = reached
             if self._read(cut, _Boundary(stack, in_text), touches=touches):
-                return not (self.error or self.has_given_up)
+                return self._goes_on
         return False
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.error is None and not self.has_given_up
 
     def _behind_comma(self, masked: bytes, limit: int) -> int:
         """Return the place behind the last comma before *limit* that is in no text; or 0."""
