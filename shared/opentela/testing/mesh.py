@@ -210,7 +210,13 @@ class TestMesh:
     async def linked(self, site: str) -> None:
         """Return once a leaf has both its links to the server above it."""
         log = self._servers[site].log
-        await until(lambda: log.read_text().count("Leafnode connection created") >= _LINKS)
+
+        def links() -> int:
+            told = log.read_text()
+            created, closed = (f"Leafnode connection {word}" for word in ("created", "closed"))
+            return told.count(created) - told.count(closed)
+
+        await until(lambda: links() >= _LINKS)
 
     async def _start(self, stack: contextlib.AsyncExitStack, at: str, conf: Path) -> None:
         log = self._root / f"{at}.log"
