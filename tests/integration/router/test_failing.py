@@ -284,7 +284,7 @@ async def test_a_hung_engine_slows_nobody_elses_requests(
 
 async def test_an_ejected_session_gets_one_trial(make_bench: MakeBench) -> None:
     """And is back when it answers."""
-    bench = await make_bench(sessions=2, ejection=EjectionConfig(eject_s=0.05))
+    bench = await make_bench(sessions=2, ejection=EjectionConfig(eject_s=1.0))
     bench.link.script = lambda stream: (
         stream.fail(FailKind.ENGINE_UNREACHABLE, begun=False)
         if len(bench.link.streams) == 1

@@ -21,7 +21,7 @@ from opentela.testing import fake_engine
 from opentela.testing.fake_script import Script
 
 KEY = "secret"
-PROBE_TIMEOUT_S = 0.3
+PROBE_TIMEOUT_S = 2.0
 
 
 def client_of(port: int, kind: str = "openai") -> EngineClient:
