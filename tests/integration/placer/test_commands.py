@@ -110,6 +110,7 @@ def test_a_trace_is_replayed_into_a_page(tmp_path: Path) -> None:
         "memory-proportional",
         "dynamic",
         "dynamic-kept",
+        "live",
     }
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     assert "data:image/png" in (tmp_path / "index.html").read_text()
@@ -138,6 +139,22 @@ def test_what_two_sizes_have_in_common_is_said_once(tmp_path: Path) -> None:
         (
             ("replay", "rates.csv", "--inventory", "inventory.toml", "--sizes", "x"),
             "--sizes x",
+        ),
+        (
+            ("replay", "rates.csv", "--inventory", "inventory.toml", "--set", "plan.gain=1"),
+            "did you mean plan.gain_min?",
+        ),
+        (
+            ("replay", "rates.csv", "--inventory", "inventory.toml", "--placer", "none.toml"),
+            "none.toml cannot be read",
+        ),
+        (
+            ("replay", "rates.csv", "--inventory", "inventory.toml", "--out", "rates.csv/x"),
+            "nothing can be written to rates.csv/x: Not a directory; name another --out",
+        ),
+        (
+            ("replay", "rates.csv", "--inventory", "inventory.toml", "--clients", "rates.csv"),
+            "rates.csv: line 1: there is no column pool, in_tokens_mean, out_tokens_mean",
         ),
         (("plan", "rates.csv", "--inventory", "inventory.toml"), "rates.csv is no TOML"),
         (("plan", "none.toml"), "none.toml cannot be read: No such file or directory; give"),

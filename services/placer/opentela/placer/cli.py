@@ -10,7 +10,7 @@ import click
 from opentela.placer.amount import Amount
 
 OBJECTIVES: Final = ("max-min", "cost", "served", "slo", "latency")
-POLICIES: Final = ("static", "memory-proportional", "dynamic", "dynamic-kept")
+POLICIES: Final = ("static", "memory-proportional", "dynamic", "dynamic-kept", "live")
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -202,6 +202,18 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     show_default=True,
     help="Multiplies the time to load a model.",
 )
+@click.option(
+    "--placer",
+    type=_FILE,
+    help="Settings of `live`: placer.toml, of which [[models]] do not count.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="One of them, such as plan.gain_min=0.1; repeatable.",
+)
 @click.option("--sensitivity", is_flag=True, help="Also vary load cost and cool-down.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @_json_option
@@ -215,8 +227,9 @@ def replay(
     (client,window_s,rate_rps,cv) or JSON lines (timestamp, input_length, output_length, hash_ids).
     Writes plots and one HTML page.
     """
-    from opentela.placer import replay_command  # noqa: PLC0415
+    from opentela.placer import files, replay_command  # noqa: PLC0415
 
+    files.writable(out)
     made = replay_command.replayed(traces, inventory, quiet=as_json, **asked)
     page = replay_command.write(made, out)
     if as_json:

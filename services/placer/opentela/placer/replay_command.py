@@ -5,16 +5,18 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from opentela.core.errors import UsageError, in_words
 from opentela.placer import catalogue, files
+from opentela.placer.live.checks import check
+from opentela.placer.live.config import PlacerConfig
 from opentela.placer.problem import Pool
+from opentela.placer.progress import Lines, shown
 from opentela.placer.replay.controller import Policy
 from opentela.placer.replay.run import (
     Comparison,
@@ -30,8 +32,10 @@ from opentela.placer.replay.trace import Means, Trace, means, parsed, together
 from opentela.placer.report import plots
 from opentela.placer.report.page import Page
 from opentela.placer.screen import screen
+from opentela.settings import load
 
 _DEFAULT: Final = files.ServedEntry(model="llama-3.1-8b")
+_SIZE_MAX: Final = 100.0
 _LOAD_FACTORS: Final = (0.1, 0.3, 1.0, 3.0)
 _COOL_DOWNS_S: Final = (60.0, 300.0, 1800.0, 7200.0)
 
@@ -40,10 +44,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a replay came to.
 
     Attributes:
-        equal_hours: Dynamic against the others at equal GPU-hours.
+        equal_hours: Ways that move models against the others at equal GPU-hours.
         equal_slo: By the other way: (promise kept, GPU-hours of dynamic, of the other; infinite if
             no size reached it).
-        sensitivity: Dynamic under other load costs and cool-downs, at the first size.
+        sensitivity: `dynamic` and `live` under other load costs and cool-downs, at one size.
     """
 
     trace: str
@@ -71,6 +75,8 @@ def replayed(
     cool_down_s: float,
     keep_s: float,
     load_factor: float,
+    placer: Path | None,
+    overrides: Sequence[str],
     sensitivity: bool,
     seed: int,
     quiet: bool,
@@ -80,24 +86,21 @@ def replayed(
     Raises:
         UsageError: A file cannot be read or says something wrong.
     """
-    wanted_sizes = _sizes(sizes)
-    lengths = means(_text(clients)) if clients else {}
+    wanted_sizes, live = _sizes(sizes), _live(placer, overrides)
+    lengths = _lengths(clients) if clients else {}
     read = together([_trace(trace, seed, scale, lengths) for trace in traces])
     served = files.read(models, files.ServedFile).model if models else (_DEFAULT,)
     made = setting(read, _pools(inventory), served, train)
     policy = Policy(epoch_s=epoch_s, cool_down_s=cool_down_s, keep_s=keep_s)
     ways = [way for way in Way if way in policies]
-    work: list[tuple[Way, float, Policy, float]] = [
-        (way, size, policy, load_factor) for size, way in itertools.product(wanted_sizes, ways)
+    work = [
+        _Job(way, size, policy, live, load_factor)
+        for size, way in itertools.product(wanted_sizes, ways)
     ]
     middle = min(wanted_sizes, key=lambda size: abs(size - 1))
-    if sensitivity:
-        work += [(Way.DYNAMIC, middle, policy, factor) for factor in _LOAD_FACTORS]
-        work += [
-            (Way.DYNAMIC, middle, msgspec.structs.replace(policy, cool_down_s=cool), load_factor)
-            for cool in _COOL_DOWNS_S
-            if cool != cool_down_s
-        ]
+    varied = [way for way in (Way.DYNAMIC, Way.LIVE) if way in ways and sensitivity]
+    for way in varied:
+        work += _varying(_Job(way, middle, policy, live, load_factor))
     runs = _all(made, work, quiet=quiet)
     main, rest = runs[: len(wanted_sizes) * len(ways)], runs[len(wanted_sizes) * len(ways) :]
     others = [way for way in ways if not way.is_dynamic]
@@ -114,21 +117,56 @@ def replayed(
     )
 
 
-def _all(
-    made: Setting, work: Sequence[tuple[Way, float, Policy, float]], *, quiet: bool
-) -> list[Run]:
-    progress = Progress(console=Console(stderr=True), transient=True)
+class _Job(NamedTuple):
+    """One run that is to be made."""
+
+    way: Way
+    size: float
+    policy: Policy
+    live: PlacerConfig
+    load_factor: float
+
+
+def _varying(base: _Job) -> list[_Job]:
+    """Return *base* with other load costs, and with other cool-downs."""
+    cooled = (_cooled(base, cool_down_s) for cool_down_s in _COOL_DOWNS_S)
+    return [
+        *(base._replace(load_factor=factor) for factor in _LOAD_FACTORS),
+        *(job for job in cooled if job != base),
+    ]
+
+
+def _cooled(base: _Job, cool_down_s: float) -> _Job:
+    if base.way is Way.LIVE:
+        plan = msgspec.structs.replace(base.live.plan, cool_down_s=cool_down_s)
+        return base._replace(live=msgspec.structs.replace(base.live, plan=plan))
+    return base._replace(policy=msgspec.structs.replace(base.policy, cool_down_s=cool_down_s))
+
+
+def _live(placer: Path | None, overrides: Sequence[str]) -> PlacerConfig:
+    """Return the settings of a placer; a replay lets it into no mesh."""
+    if placer is not None:
+        _text(placer)
+    given = ("access=none", *overrides)
+    config = load(PlacerConfig, service="placer", file=placer, environ={}, overrides=given).value
+    check(config)
+    return config
+
+
+def _all(made: Setting, work: Sequence[_Job], *, quiet: bool) -> list[Run]:
+    progress = shown()
     runs = []
     with nullcontext() if quiet else progress:
-        for way, size, policy, factor in work:
-            task = progress.add_task(f"{way} at {size:g}", total=1.0)
+        for job in work:
+            task = progress.add_task(f"{job.way} at {job.size:g}", total=1.0)
             runs.append(
                 run(
                     made,
-                    way,
-                    policy,
-                    size=size,
-                    load_factor=factor,
+                    job.way,
+                    job.policy,
+                    size=job.size,
+                    load_factor=job.load_factor,
+                    live=job.live,
                     progress=_telling(progress, task),
                 )
             )
@@ -136,7 +174,7 @@ def _all(
     return runs
 
 
-def _telling(progress: Progress, task: TaskID) -> Callable[[float], None]:
+def _telling(progress: Progress | Lines, task: TaskID) -> Callable[[float], None]:
     return lambda share: progress.update(task, completed=share)
 
 
@@ -147,8 +185,11 @@ def _sizes(text: str) -> list[float]:
         raise UsageError(
             f"--sizes {text}: {error}", remedy="give numbers such as 0.5,1,2"
         ) from error
-    if not all(0 < one < float("inf") for one in found):
-        raise UsageError(f"--sizes {text}: a size is not above 0", remedy="give 0.5,1,2 or like")
+    if not all(0 < one <= _SIZE_MAX for one in found):
+        raise UsageError(
+            f"--sizes {text}: a size is not above 0, or beyond {_SIZE_MAX:g}",
+            remedy="give 0.5,1,2 or like",
+        )
     return sorted(set(found))
 
 
@@ -157,6 +198,14 @@ def _trace(path: Path, seed: int, scale: float, lengths: dict[str, Means]) -> Tr
     text = _text(path)
     try:
         return parsed(text, path.stem, rng, scale=scale, lengths=lengths)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", remedy=error.remedy) from error
+
+
+def _lengths(path: Path) -> dict[str, Means]:
+    text = _text(path)
+    try:
+        return means(text)
     except UsageError as error:
         raise UsageError(f"{path}: {error}", remedy=error.remedy) from error
 
@@ -247,9 +296,10 @@ def write(made: Replayed, folder: Path) -> Path:
     pictures = {"frontier.png": plots.frontier(made.runs)}
     middle = min((one.size for one in made.runs), key=lambda size: abs(size - 1))
     pictures["models.png"] = plots.models([one for one in made.runs if one.size == middle])
-    base = next((o for o in made.runs if o.size == middle and o.way is Way.DYNAMIC), None)
-    if made.sensitivity and base is not None:
-        pictures["sensitivity.png"] = plots.sensitivity([*made.sensitivity, base], base)
+    for way in dict.fromkeys(one.way for one in made.sensitivity):
+        base = next(one for one in made.runs if one.size == middle and one.way is way)
+        mine = [one for one in made.sensitivity if one.way is way]
+        pictures[f"sensitivity-{way}.png"] = plots.sensitivity([*mine, base], base)
     for name, png in pictures.items():
         (folder / name).write_bytes(png)
     (folder / "replay.json").write_bytes(as_json(made) + b"\n")
@@ -272,13 +322,15 @@ def _page(made: Replayed, pictures: dict[str, bytes]) -> str:
         page.text(text)
     page.heading("Models")
     page.picture(pictures["models.png"], "share of models by promise kept")
-    if "sensitivity.png" in pictures:
+    if made.sensitivity:
         page.heading("Load cost and cool-down")
-        header = ("load cost", "cool-down s", *_HEADER[2:])
+        header = ("placement", "load cost", "cool-down s", *_HEADER[2:])
         page.table(header, [_varied(one) for one in made.sensitivity])
-        page.picture(pictures["sensitivity.png"], "promise kept by load cost and cool-down")
+        for name, picture in pictures.items():
+            if name.startswith("sensitivity-"):
+                page.picture(picture, "promise kept by load cost and cool-down")
     return page.html()
 
 
 def _varied(one: Run) -> tuple[Any, ...]:
-    return (f"{one.load_factor:g}", f"{one.cool_down_s:.0f}", *_cells(one)[2:])
+    return (one.way, f"{one.load_factor:g}", f"{one.cool_down_s:.0f}", *_cells(one)[2:])

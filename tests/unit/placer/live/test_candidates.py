@@ -1,13 +1,17 @@
 """Which shapes there are to choose from, and what is said of those that nobody can work out."""
 
+import pytest
 from tests.unit.placer.live import parts
 
+from opentela.placer.live import candidates
 from opentela.placer.live.candidates import Candidates
 from opentela.placer.live.config import ModelConfig
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.pools import PoolSeen
 from opentela.placer.live.specs import specs
-from opentela.placer.problem import Group
+from opentela.placer.load_cost import measured
+from opentela.placer.options import Enumerated, Wanted, enumerate_options
+from opentela.placer.problem import Group, Option
 
 POOL = PoolSeen(
     name="a/h100/4",
@@ -53,3 +57,29 @@ def test_longer_requests_leave_less_capacity() -> None:
     group = Group(MODEL.name, POOL.name, 1)
     assert short[group].capacity_rps > 5 * long[group].capacity_rps
     assert notes == []
+
+
+def test_what_was_worked_out_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths are rounded to a tenth; what starting costs may be given."""
+    asked: list[int] = []
+
+    def counted(wanted: list[Wanted], *given: object, **more: object) -> Enumerated:
+        asked.append(len(wanted))
+        return enumerate_options(wanted, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(candidates, "enumerate_options", counted)
+    config = parts.config(models=(MODEL,))
+    known, _ = specs(config.models, lambda _: {})
+    made = Candidates(config, known, measured().scaled(2.0))
+
+    def of(one: Candidates, tokens: float) -> dict[Group, Option]:
+        lengths = Asked(model=MODEL.name, rate_rps=1.0, in_tokens=tokens, out_tokens=50.0)
+        return one.of([POOL], {MODEL.name: lengths}, [])
+
+    found = [of(made, tokens) for tokens in (960.0, 1000.0, 2000.0)][-1]
+    assert asked == [1, 1]
+    usual = of(Candidates(config, known), 2000.0)
+    assert all(found[group].load_s == pytest.approx(2 * usual[group].load_s) for group in usual)
+    monkeypatch.setattr(candidates, "MADE_MAX", 1)
+    of(made, 2000.0)
+    assert asked == [1, 1, 1, 1]

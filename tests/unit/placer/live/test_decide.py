@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from tests.unit.placer.live import parts
 
-from opentela.placer.live.config import ModelConfig, PlacerConfig
+from opentela.placer.live import decide
+from opentela.placer.live.config import ModelConfig, PlacerConfig, PlanConfig
 from opentela.placer.live.decide import Decided, Planner, Question
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.pools import PoolSeen
@@ -169,6 +170,60 @@ def test_a_promise_that_cannot_be_kept_does_not_keep_a_model_from_being_served()
         told = Planner(config, known).answer(Question(asked=(asked,), pools=(pool,)))
         assert sum(told.target.values()) >= 1
         assert any(why in note for note in told.notes)
+
+
+def expected(rates: dict[str, tuple[float, float]]) -> tuple[Asked, ...]:
+    """Return what is asked, and to be expected, by model."""
+    return tuple(
+        Asked(
+            model=model,
+            rate_rps=rates.get(model, (0, 0))[0],
+            expected_rps=rates.get(model, (0, 0))[1],
+        )
+        for model in "abc"
+    )
+
+
+def test_where_not_all_can_be_served_most_of_what_is_to_be_expected_is() -> None:
+    """However much headroom a small demand needs, its requests are few."""
+    asked = expected({"a": (0.05, 0.05), "b": (0.05, 0.06), "c": (1.0, 1.0)})
+    told = decided(Question(asked=asked, pools=(POOL,)))
+    assert models(told) == {"b": 1, "c": 1}
+    assert "there are too few GPUs for all that is asked: most is served" in told.notes
+
+
+def test_who_is_quiet_keeps_its_place_against_who_came_once() -> None:
+    """What it has may be needed again soon; it is not started for that."""
+    running = {group("a"): 1, group("b"): 1}
+    once = expected({"a": (0.5, 0.5), "b": (0.0, 0.04), "c": (0.01, 0.01)})
+    told = decided(Question(asked=once, pools=(POOL,), running=running))
+    assert models(told) == {"a": 1, "b": 1}
+    often = expected({"a": (0.5, 0.5), "b": (0.0, 0.04), "c": (0.1, 0.1)})
+    told = decided(Question(asked=often, pools=(POOL,), running=running))
+    assert models(told) == {"a": 1, "c": 1}
+    gone = decided(Question(asked=once, pools=(POOL,), running={group("a"): 1}))
+    assert models(gone) == {"a": 1, "c": 1}
+
+
+def test_the_worst_served_comes_first_if_the_operator_wants_that() -> None:
+    """Then what is worth more gives up a second replica for who has none."""
+    config = parts.config("a", "b", "c", plan=PlanConfig(scarce="fair"))
+    asked = expected({"a": (4.0, 4.0), "b": (0.01, 0.01)})
+    question_ = Question(asked=asked, pools=(POOL,), running={group("a"): 2})
+    assert models(Planner(config, {}).answer(question_)) == {"a": 1, "b": 1}
+    assert models(decided(question_)) == {"a": 2}
+
+
+def test_nothing_is_solved_while_all_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be gained."""
+
+    def none(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(decide, "solve", none)
+    told = decided(question({"a": 2}, a=0.5))
+    assert (told.is_change, told.reason) == (False, decide.ENOUGH)
+    assert told.words
 
 
 @pytest.mark.parametrize("agents", [0, 1])

@@ -113,3 +113,50 @@ def test_what_an_engine_does_not_find_was_not_turned_away() -> None:
     asked = msgspec.structs.replace(parts.used("a", status=404), session=parts.session(1))
     one.add(1.0, [asked])
     assert one.of(2.0, "a").refused_rps == 0
+
+
+def test_who_always_comes_back_is_worth_more_than_who_came_once() -> None:
+    """The mean of lately and of long ago counts, also when nobody has asked lately."""
+    one = demands(window_s=600.0, base_s=21600.0)
+    for second in range(0, 7200, 2):
+        one.add(float(second), [parts.used("a")])
+    told = one.of(7200.0, "a")
+    assert told.expected_rps == pytest.approx(0.5, rel=0.05)
+    quiet = one.of(9000.0, "a")
+    assert quiet.rate_rps == 0
+    # Half of a long mean that has begun to fade.
+    assert 0.15 < quiet.expected_rps < 0.25
+
+
+def test_a_placer_that_has_just_begun_expects_what_it_has_heard() -> None:
+    """A memory of hours is not divided by before there were any."""
+    one = demands(base_s=21600.0)
+    for second in range(120):
+        one.add(float(second), [parts.used("a")])
+    assert one.of(120.0, "a").expected_rps == pytest.approx(1.0, rel=0.1)
+
+
+def test_without_a_long_memory_lately_is_all_that_counts() -> None:
+    """As the operator wants it."""
+    one = demands(base_s=0.0)
+    one.add(1.0, [parts.used("a")] * 5)
+    told = one.of(2.0, "a")
+    assert told.expected_rps == told.rate_rps
+    assert one.of(2000.0, "a").expected_rps == 0
+
+
+def test_who_is_turned_away_again_and_again_is_expected_as_one() -> None:
+    """Clients repeat themselves: a hundred at once are one more."""
+    one = demands(base_s=21600.0)
+    for second in range(0, 600, 10):
+        one.add(float(second), [parts.used("a", status=503)] * 100)
+    assert one.of(600.0, "a").expected_rps == pytest.approx(UNKNOWN_RPS, rel=0.1)
+
+
+def test_it_is_known_whether_somebody_asks() -> None:
+    """Within the window, whether it was answered or not."""
+    one = demands()
+    assert not one.is_asked(0.0, "a")
+    one.add(1.0, [parts.used("a", status=503)])
+    assert one.is_asked(500.0, "a")
+    assert not one.is_asked(700.0, "a")

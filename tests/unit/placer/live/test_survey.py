@@ -87,3 +87,14 @@ def test_the_last_replica_of_what_is_asked_for_stays() -> None:
     one = Scene()
     one.demands.add(1.0, [parts.used("a")])
     assert one.survey.demanded(1.0) == {"a"}
+
+
+def test_a_glance_tells_what_cannot_wait() -> None:
+    """Without counting: the same models are waited for."""
+    one = Scene()
+    one.start("b")
+    one.demands.add(1.0, [parts.used("a", status=503), parts.used("b")])
+    glance, asked = one.survey.glance(1.0, WALL), one.survey.question(1.0, WALL)
+    assert signature(glance) == signature(asked)
+    assert [bool(told.rate_rps) for told in glance.asked] == [True, True]
+    assert msgspec.structs.replace(glance, asked=asked.asked) == asked

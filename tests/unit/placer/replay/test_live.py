@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.unit.placer.live import parts
+from tests.unit.placer.live.world import World
 from tests.unit.placer.replay.small import small
 
 from opentela.placer.live.config import DemandConfig, PlacerConfig, PlanConfig
@@ -37,12 +38,21 @@ def test_what_decides_is_what_the_service_runs(monkeypatch: pytest.MonkeyPatch) 
     assert told.cool_down_s == 77.0
 
 
-def test_a_setting_changes_the_service_and_the_replay_alike() -> None:
-    """A placer that never finds a gain large enough starts nothing, in both."""
-    never = msgspec.structs.replace(GIVEN, plan=PlanConfig(every_s=1e6))
-    assert starts(GIVEN) >= 0
-    assert starts(never) <= starts(GIVEN)
-    assert parts.config("a").plan.every_s != never.plan.every_s
+@pytest.mark.parametrize("idle_s", [0.0, 60.0])
+def test_a_setting_changes_the_service_and_the_replay_alike(idle_s: float) -> None:
+    """What nobody asks for is ended after a while in both, or in neither."""
+    quick = msgspec.structs.replace(parts.QUICK, idle_s=idle_s)
+    service = World(1, parts.config("a", plan=quick))
+    service.agent(1)
+    service.placer()
+    service.rates["a"] = 1.0
+    service.run(60.0, until=lambda: service.serving("a") > 0)
+    service.rates["a"] = 0.0
+    service.run(3 * quick.idle_s + 60.0)
+    usual = run(small(), Way.LIVE, Policy(), live=GIVEN).outcome
+    plan = msgspec.structs.replace(GIVEN.plan, idle_s=idle_s)
+    told = run(small(), Way.LIVE, Policy(), live=msgspec.structs.replace(GIVEN, plan=plan)).outcome
+    assert (service.serving("a") == 0) is (told.gpu_hours < usual.gpu_hours) is bool(idle_s)
 
 
 def test_it_begins_as_the_static_way_does_and_serves_whoever_asks() -> None:

@@ -16,7 +16,7 @@ from opentela.placer.options import Wanted, enumerate_options
 from opentela.placer.problem import Group, Option, Pool
 
 GRID: Final = 1.1
-"""Lengths that are nearer to one another than this factor are taken for equal."""
+"""Lengths and spreads are rounded to powers of this, so that shapes are worked out seldom."""
 MADE_MAX: Final = 10_000
 """Models in pools whose shapes are remembered; the shapes of one take a few kilobytes."""
 
@@ -138,7 +138,7 @@ class Candidates:
 
 
 def _rounded(value: float) -> float:
-    """Return *value* to a tenth of itself: nothing is so exact, and shapes are worked out seldom."""
+    """Return the power of `GRID` that is nearest to *value*; nothing is so exact."""
     return GRID ** round(math.log(value, GRID)) if value > 0 else 0.0
 
 

@@ -74,6 +74,9 @@ class DemandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         window_s: Seconds. A model is demanded while one of its requests ended within this; rates
             and lengths are means over it.
         fast_s: Seconds. A rise is seen within this: what counts is the greater of both rates.
+        base_s: Seconds. Memory of the long mean. Where not all can be served, a model is worth the
+            mean of this and of the window: who always comes back is not given up for who came
+            once. 0 for none: lately is all that counts.
         learn_s: Seconds after its start before the placer stops anything: it has not heard yet who
             asks for what.
         cv_max: Burstiness is taken for no greater than this.
@@ -81,6 +84,7 @@ class DemandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     window_s: Seconds = 600.0
     fast_s: Seconds = 60.0
+    base_s: Amount = 21600.0
     learn_s: Amount = 120.0
     cv_max: Seconds = 8.0
 
@@ -91,6 +95,10 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         every_s: Seconds between two decisions. A model that is asked for and has no replica does
             not wait for the next.
+        scarce: When not all can be served: `most` serves the greatest share of what is to be
+            expected, `fair` the worst served model first.
+        horizon_s: Seconds for which a plan is made: a replica that must be loaded first counts the
+            less, the more of this has passed by then.
         gain_min: Share. A plan is carried out if it raises the worst served model's share, or that
             of all requests, by so much.
         cool_down_s: Seconds for which a replica that was started is not stopped, and one that was
@@ -104,7 +112,9 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         unknown_load_s: Seconds that such a one takes to start.
     """
 
-    every_s: Seconds = 30.0
+    every_s: Seconds = 60.0
+    scarce: Literal["most", "fair"] = "most"
+    horizon_s: Seconds = 3600.0
     gain_min: Share = 0.05
     cool_down_s: Amount = 300.0
     idle_s: Amount = 0.0

@@ -36,11 +36,13 @@ from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.result import Objective
 from opentela.placer.solve.run import solve
 
-HORIZON_S: Final = 3600.0
-"""How long a plan is expected to hold: what takes longer to start than that does not pay."""
 _SMALL: Final = 1e-3
 """Requests a second of a model that is asked for at all: enough for one replica."""
 _BY_HAND: Final = "by hand"
+_TOO_FEW: Final = (
+    "there are too few GPUs for all that is asked: most is served",
+    "there are too few GPUs for all that is asked: the worst served comes first",
+)
 ENOUGH: Final = "what runs is what shall run"
 
 
@@ -118,7 +120,7 @@ class Planner:
             # Nothing could be gained by a move; what is spare stays in any case.
             return self._told(problem, question.running, ENOUGH, notes)
         try:
-            counts, objective = self._solved(problem, notes)
+            counts, objective = self._solved(problem, question, notes)
         except OtelaError as error:
             return Decided(target=dict(question.running), reason=error.line())
         ours = {group: n for group, n in counts.items() if n and not _is_by_hand(group)}
@@ -164,7 +166,11 @@ class Planner:
         for group in running:
             options.setdefault(group, self._candidates.unknown(group))
         models = dict.fromkeys((*asked, *(group.model for group in running)))
-        demands = [self._demand(model, asked.get(model)) for model in models]
+        have, given_up = dict.fromkeys(models, 0.0), set(question.idle)
+        for group, n in running.items():
+            # What is to be given back is worth nothing.
+            have[group.model] += n * options[group].capacity_rps * (group.model not in given_up)
+        demands = [self._demand(model, asked.get(model), have[model]) for model in models]
         placeable = {group.model for group in options}
         shut = {group.model for group in question.shut}
         notes += [
@@ -180,48 +186,62 @@ class Planner:
             options=tuple(options.values()),
             running={group: n for group, n in running.items() if n},
             locked={group: n for group, n in locked.items() if n},
-            horizon_s=HORIZON_S,
+            horizon_s=self._config.plan.horizon_s,
         )
 
-    def _demand(self, model: str, asked: Asked | None) -> Demand:
+    def _demand(self, model: str, asked: Asked | None, have_rps: float) -> Demand:
+        """Return what is to be had capacity for: for what is asked, and what was asked so far.
+
+        A request that is to be expected counts the same whatever headroom its model needs.
+        """
         config = self._models.get(model)
-        rate = 0.0
+        rate, weight = 0.0, config.weight if config else 1.0
+        is_most = self._config.plan.scarce == "most"
         if asked is not None and asked.rate_rps > 0:
-            rate = with_headroom(asked.rate_rps, cv=asked.cv, absorb_s=self._config.plan.absorb_s)
-            rate = max(rate, _SMALL)
+            rate = max(self._with_headroom(asked.rate_rps, asked), _SMALL)
+            weight *= (asked.expected_rps or asked.rate_rps) / rate if is_most else 1.0
+        elif asked is not None and asked.expected_rps > 0 and have_rps > 0 and is_most:
+            # Nobody asks now: what it has may be worth keeping, and more is not.
+            rate = min(have_rps, max(self._with_headroom(asked.expected_rps, asked), _SMALL))
+            weight *= asked.expected_rps / rate
         return Demand(
             model=model,
             rate_rps=rate,
-            weight=config.weight if config else 1.0,
+            weight=weight,
             replicas_min=config.replicas_min if config else 0,
         )
 
+    def _with_headroom(self, rate_rps: float, asked: Asked) -> float:
+        return with_headroom(rate_rps, cv=asked.cv, absorb_s=self._config.plan.absorb_s)
+
     # The solution
 
-    def _solved(self, problem: Problem, notes: list[str]) -> tuple[dict[Group, int], Objective]:
+    def _solved(
+        self, problem: Problem, question: Question, notes: list[str]
+    ) -> tuple[dict[Group, int], Objective]:
         limits = Limits(time_s=self._config.plan.solver_s, gap=self._config.plan.gap)
         if not problem.pools or not problem.demands:
             return {}, Objective.COST
         try:
             return solve(problem, Objective.COST, limits=limits).counts, Objective.COST
         except InfeasibleError:
-            notes.append(
-                "there are too few GPUs for all that is asked: the worst served comes first"
-            )
+            pass
         # Nobody gives up the last replica of a model that is asked for; so none is planned to.
         locked = dict(problem.locked)
-        wanted = {demand.model for demand in problem.demands if demand.rate_rps}
-        for model in sorted(wanted):
+        for model in sorted(one.model for one in question.asked if one.rate_rps):
             mine = {g: n for g, n in problem.running.items() if g.model == model}
             if mine and not any(locked.get(group) for group in mine):
                 locked[max(mine, key=lambda group: (mine[group], group))] = 1
+        is_fair = self._config.plan.scarce == "fair"
+        notes.append(_TOO_FEW[is_fair])
         scarce = msgspec.structs.replace(
             problem,
             locked=locked,
             # Nobody is kept waiting for what cannot be had.
             demands=tuple(msgspec.structs.replace(d, replicas_min=0) for d in problem.demands),
         )
-        return solve(scarce, Objective.MAX_MIN, limits=limits).counts, Objective.MAX_MIN
+        objective = Objective.MAX_MIN if is_fair else Objective.SERVED
+        return solve(scarce, objective, limits=limits).counts, objective
 
     def _kept(
         self, problem: Problem, question: Question, counts: Mapping[Group, int]

@@ -29,6 +29,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         rate_rps: Requests a second that were answered, the greater of the whole window's mean and
             its last part's; and as many of those that were turned away, if there are.
         refused_rps: Those that were turned away because nobody served the model.
+        expected_rps: Requests a second for which it is worth having replicas, as far as the past
+            tells: the mean of the window's and of the long mean, whether anybody asks now or not.
         in_cv: Standard deviation of prompts' lengths over their mean; out_cv of answers'.
         cv: Burstiness: variation of the gaps between arrivals; 1 is Poisson.
         prefix_hit: Share of prompt tokens that a cache held.
@@ -37,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     rate_rps: float = 0.0
     refused_rps: float = 0.0
+    expected_rps: float = 0.0
     in_tokens: float = 0.0
     out_tokens: float = 0.0
     in_cv: float = 1.0
@@ -54,6 +57,11 @@ class _Step:
         self.answered = self.refused = self.sized = 0
         self.in_ = self.in2 = self.out = self.out2 = self.cached = 0.0
 
+    @property
+    def counted(self) -> int:
+        """How many were answered, and one more if any were turned away: those are repeated."""
+        return self.answered + min(self.refused, 1)
+
     def add(self, record: UsageRecord) -> None:
         # What an engine says is not there, as a path, was asked of one that serves.
         is_refused = record.status in _TURNED_AWAY and not record.session
@@ -66,6 +74,25 @@ class _Step:
             self.out += record.tokens_out
             self.out2 += record.tokens_out**2
             self.cached += record.tokens_cached
+
+
+class _Memory:
+    """A mean that fades."""
+
+    __slots__ = ("_at", "_count")
+
+    def __init__(self, now: float) -> None:
+        self._at, self._count = now, 0.0
+
+    def add(self, now: float, memory_s: float) -> None:
+        """Count one more."""
+        self._count = self._count * math.exp((self._at - now) / memory_s) + 1
+        self._at = now
+
+    def rate(self, now: float, memory_s: float, listened_s: float) -> float:
+        """Return how many there were a second, of those *listened_s*."""
+        count = self._count * math.exp((self._at - now) / memory_s)
+        return count / (memory_s * -math.expm1(-listened_s / memory_s))
 
 
 class Demands:
@@ -83,6 +110,7 @@ class Demands:
         self._steps: dict[str, deque[tuple[int, _Step]]] = {}
         self._began_at = now
         self._asked_at: dict[str, float] = {}
+        self._base: dict[str, _Memory] = {}
 
     def add(self, now: float, records: Iterable[UsageRecord]) -> None:
         """Take note of requests that have ended."""
@@ -95,13 +123,18 @@ class Demands:
             steps = self._steps.setdefault(model, deque(maxlen=STEPS + 1))
             if not steps or steps[-1][0] != number:
                 steps.append((number, _Step()))
+            counted = steps[-1][1].counted
             steps[-1][1].add(record)
+            if self._config.base_s and steps[-1][1].counted > counted:
+                base = self._base.setdefault(model, _Memory(now))
+                base.add(now, self._config.base_s)
 
     def of(self, now: float, model: str) -> Asked:
         """Return what was asked of *model*."""
         steps = dict(self._within(now, model))
+        base = self._long(now, model)
         if not steps:
-            return Asked(model=model)
+            return Asked(model=model, expected_rps=base / 2)
         # One that has listened for a short while only divides by that, but not by nothing.
         listened_s = max(now - self._began_at, self._step_s)
         window_s = min(self._config.window_s, listened_s)
@@ -112,15 +145,18 @@ class Demands:
         fast = sum(one.answered for one in lately) / max(fast_s, self._step_s)
         refused = sum(one.refused for one in lately) / max(fast_s, self._step_s)
         answered = max(slow, fast)
-        is_refused = any(one.refused for one in steps.values())
+        turned_away = sum(one.refused for one in steps.values()) / window_s
         counted = min(refused, max(answered, UNKNOWN_RPS))
-        if is_refused and not answered:
+        if turned_away and not answered:
             counted = max(counted, UNKNOWN_RPS)
+        rate = answered + counted
+        present = slow + min(turned_away, max(slow, UNKNOWN_RPS))
         return _sized(
             Asked(
                 model=model,
-                rate_rps=answered + counted,
+                rate_rps=rate,
                 refused_rps=refused,
+                expected_rps=(present + base) / 2 if self._config.base_s else rate,
                 cv=self._cv(now, steps),
             ),
             list(steps.values()),
@@ -129,6 +165,12 @@ class Demands:
     def is_asked(self, now: float, model: str) -> bool:
         """Return whether any request for *model* ended within the window."""
         return next(self._within(now, model), None) is not None
+
+    def _long(self, now: float, model: str) -> float:
+        """Return the long mean."""
+        memory = self._base.get(model)
+        listened_s = max(now - self._began_at, self._step_s)
+        return memory.rate(now, self._config.base_s, listened_s) if memory else 0.0
 
     def has_learnt(self, now: float) -> bool:
         """Return whether it has listened for long enough to know who does not ask."""

@@ -269,13 +269,13 @@ class PlacerMachine:
         if self._is_planning or is_early:
             return
         self._checked_at = self._now
-        question = self._survey.question(self._now, self._wall)
-        signed = signature(question)
+        signed = signature(self._survey.glance(self._now, self._wall))
         is_due = self._now - self._planned_at >= self._config.plan.every_s
         if not is_due and signed == self._signature:
             return
         self._signature, self._planned_at, self._is_planning = signed, self._now, True
         self._number += 1
+        question = self._survey.question(self._now, self._wall)
         self._actions.append(m.Plan(number=self._number, question=question))
 
     def _carry(self, number: int, decided: Decided) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Question
 from opentela.placer.live.demand import Asked, Demands
@@ -29,6 +31,10 @@ class Survey:
 
     def question(self, now: float, wall: float) -> Question:
         """Return what is to be decided at *now* (monotonic) and *wall* (Unix)."""
+        return msgspec.structs.replace(self.glance(now, wall), asked=tuple(self.asked(now)))
+
+    def glance(self, now: float, wall: float) -> Question:
+        """Return the same as far as it is cheap: of demands only whether there are any."""
         running: dict[Group, int] = {}
         locked: dict[Group, int] = {}
         learnt = self._demands.has_learnt(now)
@@ -43,7 +49,10 @@ class Survey:
             locked[group] = locked.get(group, 0) + (not learnt or self._mover.locked(now, life))
         self._mover.forget(now)
         return Question(
-            asked=tuple(self.asked(now)),
+            asked=tuple(
+                Asked(model=model.name, rate_rps=float(self._demands.is_asked(now, model.name)))
+                for model in self._config.models
+            ),
             pools=pools_of(nodes),
             running=running,
             locked=locked,

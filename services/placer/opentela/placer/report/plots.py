@@ -16,8 +16,9 @@ _COLOURS: Final = {
     Way.MEMORY: "#ff7f0e",
     Way.DYNAMIC: "#2ca02c",
     Way.KEPT: "#9467bd",
+    Way.LIVE: "#d62728",
 }
-_MARKS: Final = {Way.STATIC: "s", Way.MEMORY: "^", Way.DYNAMIC: "o", Way.KEPT: "D"}
+_MARKS: Final = {Way.STATIC: "s", Way.MEMORY: "^", Way.DYNAMIC: "o", Way.KEPT: "D", Way.LIVE: "v"}
 _NEVER: Final = "some requests never served"
 
 
@@ -49,7 +50,7 @@ def frontier(runs: Sequence[Run]) -> bytes:
 
 
 def sensitivity(runs: Sequence[Run], base: Run) -> bytes:
-    """Return what load cost and cool-down do to the dynamic way."""
+    """Return what load cost and cool-down do to a way that moves models."""
     figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
     left, right = figure.subplots(1, 2)
     by_cost = [run for run in runs if run.cool_down_s == base.cool_down_s]
