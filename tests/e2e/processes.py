@@ -136,6 +136,11 @@ class Process:
         self.send(signal.SIGKILL)
         self._popen.wait(STOP_WITHIN_S)
 
+    def end_at_once(self) -> None:
+        """End the whole tree, and wait for this process."""
+        self.send_tree(signal.SIGKILL)
+        self._popen.wait(STOP_WITHIN_S)
+
     def end(self) -> None:
         """End the whole tree: politely, then not; also when it is stopped."""
         pids = descendants(self.pid) if self.returncode is None else []

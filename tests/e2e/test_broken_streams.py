@@ -24,11 +24,12 @@ DELTAS = 3
 SLOW_MS = 50.0
 """Between tokens: an answer of 64 takes three seconds, so that a fault meets it in the middle."""
 TOLD_WITHIN_S = {
-    "killed engine": 2.0,  # its supervisor sees the connection end
-    "frozen engine": 9.0,  # its supervisor's probes are not answered
-    "killed node": 7.0,  # the router hears nothing for 5 s
-    "frozen node": 7.0,
+    "killed engine": 4.5,  # its supervisor sees the connection end; for silence it would be 5 s
+    "frozen engine": 20.0,  # its supervisor's probes are not answered, for 6 s
+    "killed node": 15.0,  # the router hears nothing for 5 s
+    "frozen node": 15.0,
 }
+"""What finds each, and the time that shared cores take; whatever else would find them: a minute."""
 
 
 def break_one(router: Service, engine: Engine, fault: str) -> None:

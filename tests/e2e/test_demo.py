@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = [pytest.mark.nats, pytest.mark.engine, pytest.mark.slow]
 
-DEMO_S = 120.0
+DEMO_S = 240.0
 
 
 @pytest.mark.timeout(DEMO_S + 30)
