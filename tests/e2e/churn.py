@@ -40,7 +40,8 @@ KILL_ENGINE: Final = "engine killed"
 KILL_NODE: Final = "node killed"
 LEAVE: Final = "node left in good order"
 KINDS: Final = (KILL_ENGINE, KILL_ENGINE, KILL_NODE, KILL_NODE, LEAVE)
-_HOME: Final = "home.address=127.0.0.1:0"
+_HOME: Final = ("home.address=127.0.0.1:0", "policy=prefix_affinity")
+"""Both policies that learn: the other router has the default."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +146,7 @@ def run(product: Product, plan: Plan) -> Outcome:
     """Start everything, let it churn under load, and judge."""
     product.start_hub()
     product.start_registry("registry", NOTHING_TO_LEARN)
-    routers = [product.start_router("mesh"), product.start_router("home", _HOME)]
+    routers = [product.start_router("mesh"), product.start_router("home", *_HOME)]
     leaves = [product.start_leaf("site-a"), product.start_leaf("site-b")]
     fleet = Fleet(product, leaves, plan)
     for router in routers:

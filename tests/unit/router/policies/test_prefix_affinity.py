@@ -19,10 +19,10 @@ ALL = tuple(candidate(f"s{number:03}") for number in range(20))
 ENDED = Observed(Result.ANSWERED, 1.0, tokens_out=10)
 
 
-def call(text: str, system: str = "") -> Call:
+def call(text: str, system: str = "", model: str = "m") -> Call:
     """Return a chat that begins so."""
     messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
-    return Call("m", "r", json.dumps({"model": "m", "messages": messages}).encode())
+    return Call(model, "r", json.dumps({"model": model, "messages": messages}).encode())
 
 
 def test_one_candidate_needs_no_ring() -> None:
@@ -84,13 +84,51 @@ def test_nobody_gets_more_than_its_share(seed: int, count: int, kinds: int) -> N
         held[chosen.session] += 1
 
 
+@pytest.mark.parametrize(("seed", "names"), [(1, 1), (2, 3), (3, 10), (4, 40)])
+def test_the_bound_holds_while_sessions_come_and_go(seed: int, names: int) -> None:
+    """Whatever names their models go by: adapters of one engine share what it can do."""
+    policy, rng = PrefixAffinity(Dice()), random.Random(seed)
+    held: Counter[str] = Counter()
+    running: list[tuple[Call, Candidate]] = []
+    there = list(ALL)
+    for _ in range(200):
+        if rng.random() < 0.1:
+            there = sorted(rng.sample(ALL, rng.randint(2, len(ALL))), key=lambda one: one.session)
+            # Who was at those that have gone ends there.
+            for asked, at in [one for one in running if one[1] not in there]:
+                running.remove((asked, at))
+                policy.on_request_end(asked, at, ENDED._replace(result=Result.FAILED))
+                held[at.session] -= 1
+        asked = call("one for all", model=f"m-{rng.randrange(names)}")
+        chosen = policy.pick(asked, there)
+        before = held[chosen.session]
+        assert before < FREE or before < OVER_SHARE * (len(running) + 1) / len(there) + 1e-9
+        policy.on_request_start(asked, chosen)
+        running.append((asked, chosen))
+        held[chosen.session] += 1
+
+
+def test_who_died_and_came_back_leaves_the_others_caches_where_they_are() -> None:
+    """After a storm of deaths and joins, conversations are where they were or where they moved."""
+    policy, rng = PrefixAffinity(Dice()), random.Random(7)
+    talks = [call(f"talk {number}") for number in range(200)]
+    cached: dict[int, set[str]] = {number: set() for number in range(len(talks))}
+    there = list(ALL)
+    for _ in range(20):
+        there = sorted(rng.sample(ALL, rng.randint(12, len(ALL))), key=lambda one: one.session)
+        for number, talk in enumerate(talks):
+            cached[number].add(policy.pick(talk, there).session)
+    hits = sum(policy.pick(talk, ALL).session in cached[n] for n, talk in enumerate(talks))
+    assert hits >= 0.95 * len(talks)
+
+
 def test_shares_are_by_speed() -> None:
     """Of one beginning the fast session takes most."""
     fleet = (candidate("fast", hardware="NVIDIA H200"), candidate("slow", hardware="NVIDIA L4"))
     policy, asked = PrefixAffinity(Dice()), call("x")
     for _ in range(51):
         policy.on_request_start(asked, policy.pick(asked, fleet))
-    counts = policy._in_flight["m"]
+    counts = policy._in_flight
     assert counts.of(fleet[1].session) <= OVER_SHARE * 51 * 300 / 5100 + 1
     assert len(points_of(fleet[0])) > 10 * len(points_of(fleet[1]))
 
@@ -106,11 +144,11 @@ def test_a_session_that_leaves_or_joins_moves_only_its_own() -> None:
 
 
 def test_counts_return_to_nothing() -> None:
-    """A model with nothing under way is not remembered."""
+    """A session with nothing under way is not remembered."""
     policy = PrefixAffinity(Dice())
     policy.on_request_start(call("x"), ALL[0])
     policy.on_request_end(call("x"), ALL[0], ENDED)
-    assert policy._in_flight == {}
+    assert len(policy._in_flight) == 0
 
 
 def test_rings_are_bounded_and_kept_for_who_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,8 @@ class PrefixAffinity:
 
     def __init__(self, _rng: Rng) -> None:
         self._speeds = Speeds()
-        self._in_flight: dict[str, Counts] = {}
+        # Of all names together: adapters of one engine share what it can do.
+        self._in_flight = Counts()
         self._rings: dict[tuple[str, ...], Ring] = {}
         self._latest: dict[str, Ring] = {}
 
@@ -99,31 +100,22 @@ class PrefixAffinity:
         if len(candidates) == 1:
             return candidates[0]
         ring = self._ring_of(call.model, candidates)
-        counts = self._in_flight.get(call.model) or _NONE
+        room = _Room(ring, self._in_flight)
         keys = keys_of(call.body)
-        spare = OVER_SHARE * (counts.total + 1)
         if keys.lead != keys.whole:
             owner = next(ring.owners(keys.lead))
-            if _has_room(ring, owner, counts, spare):
+            if room.has(owner):
                 return candidates[owner]
         # What all may have exceeds what is under way: somebody has room.
-        return candidates[
-            next(one for one in ring.owners(keys.whole) if _has_room(ring, one, counts, spare))
-        ]
+        return candidates[next(one for one in ring.owners(keys.whole) if room.has(one))]
 
-    def on_request_start(self, call: Call, chosen: Candidate) -> None:
+    def on_request_start(self, _call: Call, chosen: Candidate) -> None:
         """One more is in flight."""
-        counts = self._in_flight.get(call.model)
-        if counts is None:
-            counts = self._in_flight[call.model] = Counts()
-        counts.started(chosen.session)
+        self._in_flight.started(chosen.session)
 
     def on_request_end(self, call: Call, chosen: Candidate, observed: Observed) -> None:
-        """One less is in flight; a model with none is not remembered."""
-        counts = self._in_flight[call.model]
-        counts.ended(chosen.session)
-        if not counts.total:
-            del self._in_flight[call.model]
+        """One less is in flight, and its session's speed is better known."""
+        self._in_flight.ended(chosen.session)
         self._speeds.learn(call.model, chosen, observed)
 
     def _ring_of(self, model: str, candidates: Sequence[Candidate]) -> Ring:
@@ -150,9 +142,22 @@ class PrefixAffinity:
         return ring
 
 
-def _has_room(ring: Ring, number: int, counts: Counts, spare: float) -> bool:
-    has = counts.of(ring.candidates[number].session)
-    return has < FREE or has < spare * ring.shares[number]
+class _Room:
+    """Which candidates of a ring may have one more."""
 
+    __slots__ = ("_counts", "_ring", "_spare")
 
-_NONE: Final = Counts()
+    def __init__(self, ring: Ring, counts: Counts) -> None:
+        self._ring = ring
+        self._counts = counts
+        self._spare = 0.0  # counted when somebody has more than is free
+
+    def has(self, number: int) -> bool:
+        """Return whether this one has room."""
+        has = self._counts.of(self._ring.candidates[number].session)
+        if has < FREE:
+            return True
+        if not self._spare:
+            under_way = sum(self._counts.of(one.session) for one in self._ring.candidates)
+            self._spare = OVER_SHARE * (under_way + 1)
+        return has < self._spare * self._ring.shares[number]
