@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opentela.core.errors import ConfigError
+from opentela.core.errors import ConfigError, UsageError
 from opentela.placer import files
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "placement"
@@ -61,6 +61,16 @@ def test_what_is_no_object_is_named(tmp_path: Path, content: bytes) -> None:
             files.read_json(one)
         assert raised.value.line().startswith(str(one))
         assert "\n" not in raised.value.line()
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_work_begins(tmp_path: Path) -> None:
+    """A file stands there, or above it."""
+    files.writable(tmp_path / "new" / "folder")
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(UsageError, match=f"nothing can be written to {path}: "):
+            files.writable(path)
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
 
 
 def test_a_field_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:

@@ -7,21 +7,22 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from opentela.placer import calibrate
+from opentela.placer import calibrate, files
 from opentela.placer.calibrate.crossval import Residual
 from opentela.placer.calibrate.report import scores
+from opentela.placer.progress import steps
 
 
 def run(data: Path | None, out: Path, by: str | None, *, as_json: bool) -> None:
     """Fit to *data*, write what came of it to *out*, and print how well it does."""
     folder = data or calibrate.packaged()
-    console = Console(stderr=True)
-    with console.status("reading") as status:
-        fit, residuals = calibrate.refit(folder, status.update)
+    files.writable(out)
+    with steps("reading") as said:
+        fit, residuals = calibrate.refit(folder, said)
         written = calibrate.write(fit, residuals, out)
         judged: list[Residual] = residuals
         if by is not None:
-            judged = calibrate.cross_validate(folder, by, progress=status.update)
+            judged = calibrate.cross_validate(folder, by, progress=said)
     if as_json:
         told = {kind: scores(judged, kind) for kind in ("source", "gpu", "engine")}
         sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,15 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from opentela.core.errors import ConfigError, in_words
+from opentela.core.errors import ConfigError, UsageError, in_words
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]+)`")
+
+NODES_MAX: Final = 100_000
+"""Of one pool: as many as no site has."""
+GPUS_MAX: Final = 1024
+"""Of one node."""
 
 Positive = Annotated[float, Meta(gt=0)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -113,8 +119,8 @@ class PoolEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     name: Name
     gpu: Name
-    nodes: Annotated[int, Meta(ge=0)]
-    gpus_per_node: Count
+    nodes: Annotated[int, Meta(ge=0, le=NODES_MAX)]
+    gpus_per_node: Annotated[int, Meta(ge=1, le=GPUS_MAX)]
     site: str = ""
     usd_h: Amount | None = None
 
@@ -197,6 +203,22 @@ def read(path: Path, form: type[Form]) -> Form:
         field = where.strip("`").removeprefix("$").removeprefix(".") or "the file"
         remedy = _meant(fault, form) or _remedy(form)
         raise ConfigError(f"{path}: {field}: {fault}", remedy=remedy) from error
+
+
+def writable(folder: Path) -> None:
+    """Make *folder* if there is none, before work begins whose results go there.
+
+    Raises:
+        UsageError: That cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"nothing can be written to {folder}: {in_words(error)}", remedy="name another --out"
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -39,6 +39,25 @@ def test_a_cell_that_is_no_number_is_told(tmp_path: Path) -> None:
         read(write(tmp_path, [ROWS[0].replace(",8,", ",eight,")]))
 
 
+@pytest.mark.parametrize("change", [(",8,", ",-8,"), (",8,", ",inf,"), ("fp16", "fp17")])
+def test_a_cell_that_cannot_be_is_told(tmp_path: Path, change: tuple[str, str]) -> None:
+    """A number below zero or without end, and a way to store numbers that nobody knows."""
+    with pytest.raises(UsageError, match=r"lab\.csv: a-1: "):
+        read(write(tmp_path, [ROWS[0].replace(*change)]))
+
+
+def test_a_row_that_is_cut_short_or_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """One line, with the file."""
+    with pytest.raises(UsageError, match=r"lab\.csv: a-1: "):
+        read(write(tmp_path, [ROWS[0][: len(ROWS[0]) // 2]]))
+    (tmp_path / "lab.csv").unlink()
+    for name, content in (("x.csv", bytes(range(256))), ("x.csv.gz", b"no archive")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=f"{name} cannot be read: "):
+            read(tmp_path)
+        (tmp_path / name).unlink()
+
+
 @pytest.mark.parametrize(
     ("engine", "version", "found"),
     [

@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import math
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
@@ -10,10 +12,10 @@ from typing import Final, NamedTuple, TextIO
 import msgspec
 import numpy as np
 
-from opentela.core.errors import UsageError
+from opentela.core.errors import UsageError, in_words
 from opentela.placer import catalogue
 from opentela.placer.fit import Fit
-from opentela.placer.shapes import Floats, ReplicaShape
+from opentela.placer.shapes import DTYPE_BYTES, Floats, ReplicaShape
 from opentela.placer.simulate import columns, steady
 from opentela.placer.simulate.columns import Columns
 from opentela.placer.simulate.steady import Lengths
@@ -100,10 +102,15 @@ def read(folder: Path) -> list[Point]:
     """
     points = []
     for path in sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]):
-        with _opened(path) as file:
-            rows = csv.DictReader(file)
-            if "point_id" in (rows.fieldnames or ()):
-                points += [point for row in rows if (point := _checked(path, row)) is not None]
+        try:
+            with _opened(path) as file:
+                rows = csv.DictReader(file)
+                if "point_id" in (rows.fieldnames or ()):
+                    points += [point for row in rows if (point := _checked(path, row)) is not None]
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+            raise UsageError(
+                f"{path} cannot be read: {in_words(error)}", remedy="give CSV of measurements"
+            ) from error
     return points
 
 
@@ -114,10 +121,15 @@ def _opened(path: Path) -> TextIO:
 
 
 def _checked(path: Path, row: Mapping[str, str]) -> Point | None:
+    fault = "the row is cut short"
     try:
-        return _point(row)
-    except (KeyError, ValueError) as error:
-        raise UsageError(f"{path}: {row['point_id']}: {error}; see docs/simulator.md") from None
+        if None not in row.values():
+            return _point(row)
+    except KeyError as error:
+        fault = f"there is no column {error.args[0]}"
+    except (TypeError, ValueError, OverflowError) as error:
+        fault = str(error)
+    raise UsageError(f"{path}: {row['point_id']}: {fault}", remedy="see docs/simulator.md")
 
 
 def engine_id(engine: str, version: str) -> str:
@@ -140,11 +152,11 @@ def _point(row: Mapping[str, str]) -> Point | None:
     shape = ReplicaShape(
         model=catalogue.model(row["model"]),
         gpu=catalogue.gpu(row["gpu"]),
-        tp=int(row["tp"]),
-        pp=int(row["pp"] or 1),
+        tp=_size(row["tp"]),
+        pp=_size(row["pp"] or "1"),
         ep=_ep(row),
-        w_dtype=row["w_dtype"],
-        kv_dtype=row["kv_dtype"] or _kv_dtype(row),
+        w_dtype=_stored(row["w_dtype"]),
+        kv_dtype=_stored(row["kv_dtype"] or _kv_dtype(row)),
         engine=engine,
         build=row["engine_ver"] if row["model"] in _GUESSING else "",
         **_limits(row),
@@ -193,7 +205,23 @@ def _limits(row: Mapping[str, str]) -> dict[str, int]:
 
 
 def _number(text: str) -> float:
-    return float(text) if text else float("nan")
+    """Return the amount in a cell, NaN where nothing was measured."""
+    value = float(text) if text else math.nan
+    if value < 0 or math.isinf(value):
+        raise ValueError(f"{text} is no amount")
+    return value
+
+
+def _stored(text: str) -> str:
+    if text not in DTYPE_BYTES:
+        raise ValueError(f"no numbers are stored as {text!r}")
+    return text
+
+
+def _size(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError(f"{text} is no size")
+    return int(text)
 
 
 class Measured(NamedTuple):
