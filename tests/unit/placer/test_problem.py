@@ -83,7 +83,10 @@ def test_nodes_that_sizes_do_not_divide_hold_fewer_large_ones() -> None:
         ({"running": {Group("big", "a", 2): 1}}, "big runs in a as TP2, which is no known shape"),
         ({"running": {Group("big", "a", 4): -1}}, "big in a: -1 run"),
         ({"running": {Group("x", "a", 4): 1}}, "x runs in a, and no demand is called so; give its"),
-        ({"running": {Group("big", "x", 4): 1}}, "big runs in x, and no pool is called so; give one"),
+        (
+            {"running": {Group("big", "x", 4): 1}},
+            "big runs in x, and no pool is called so; give one",
+        ),
         (
             {"running": {Group("big", "a", 4): 1}, "locked": {Group("big", "a", 4): 2}},
             "big in a: 2 are locked; give at most as many as run",
