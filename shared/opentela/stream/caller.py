@@ -24,6 +24,7 @@ from opentela.stream.events import (
     CallerEvent,
     CarrierLost,
     Consumed,
+    Heard,
     NoResponders,
     Tick,
     Withdraw,
@@ -56,7 +57,9 @@ class CallerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ack_timeout_s: Without any frame for so long after the Open the session is taken as gone;
-            two round trips of a slow site and a busy loop fit. More delays the retry.
+            two round trips of a slow site and a busy loop fit. More delays the retry. While
+            other streams of the session bring frames, the acknowledgement is behind them on the
+            way, and counts as late after `idle_timeout_s` only.
         idle_timeout_s: Without any frame for so long the stream has failed; sessions that live
             speak every second. Less fails streams of starved nodes.
         keepalive_s: The session hears from the router at least this often, and stops the engine
@@ -258,6 +261,13 @@ class Caller:
         self._spoke_at = now
         return [Credit(self.stream, self._window.granted)]
 
+    def _heard(self, _: float, event: Heard) -> list[CallerAction]:
+        if self._state is _State.OPENING:
+            settings = self._settings
+            at_most = self._opened_at + settings.idle_timeout_s - settings.ack_timeout_s
+            self._heard_at = max(self._heard_at, min(event.at, at_most))
+        return []
+
     def _withdraw(self, _: float, event: Withdraw) -> list[CallerAction]:
         told = self._state is not _State.NEW
         self.ended = True
@@ -322,6 +332,7 @@ class Caller:
         Fail: _failed,
         Credit: _credit,
         Consumed: _consumed,
+        Heard: _heard,
         Withdraw: _withdraw,
         NoResponders: _no_responders,
         CarrierLost: _carrier_lost,

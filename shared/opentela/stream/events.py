@@ -37,6 +37,12 @@ class Consumed(msgspec.Struct, frozen=True):
     size: int
 
 
+class Heard(msgspec.Struct, frozen=True):
+    """Something of another stream came from the session, by the same way, at this time."""
+
+    at: float
+
+
 class Withdraw(msgspec.Struct, frozen=True):
     """The router no longer wants the answer."""
 
@@ -147,7 +153,7 @@ FromSession: TypeAlias = Head | Data | End | Fail | Credit
 FromRouter: TypeAlias = Open | Body | Credit | Cancel
 
 CallerEvent: TypeAlias = (
-    Frame | Begin | Consumed | Withdraw | NoResponders | CarrierLost | BreakOff | Tick
+    Frame | Begin | Consumed | Heard | Withdraw | NoResponders | CarrierLost | BreakOff | Tick
 )
 """Frames that only a router sends are passed over."""
 CallerAction: TypeAlias = FromRouter | Acknowledged | Head | Data | End | Fail

@@ -11,6 +11,7 @@ from opentela.stream.events import (
     CarrierLost,
     Consumed,
     EngineEnd,
+    Heard,
     NoResponders,
     Withdraw,
 )
@@ -197,6 +198,30 @@ def test_no_frame_at_all_is_a_session_that_is_gone() -> None:
         Cancel(1, message),
         Fail(1, FailKind.UNACKNOWLEDGED, definite=False, retryable=True, message=message),
     ]
+
+
+def test_an_acknowledgement_may_be_behind_other_frames_of_its_session() -> None:
+    """A session that is heard on other streams is there; nobody waits for ever all the same."""
+    caller = begun(now=10.0)
+    for at in (10.4, 10.2, 10.8):
+        assert caller.step(at, Heard(at)) == []
+    assert caller.next_deadline() == pytest.approx(11.3)
+    assert caller.step(11.29, TICK) == []
+    caller.step(14.9, Heard(14.9))
+    assert caller.next_deadline() == pytest.approx(15.0)
+    (cancel, fail) = caller.step(15.0, TICK)
+    assert isinstance(cancel, Cancel)
+    assert isinstance(fail, Fail)
+    assert fail.kind is FailKind.UNACKNOWLEDGED
+
+
+def test_what_other_streams_bring_is_no_sign_of_this_one() -> None:
+    """Once it is acknowledged, its own silence counts."""
+    caller = begun(now=10.0)
+    caller.step(10.1, Credit(1, 0))
+    before = caller.next_deadline()
+    caller.step(12.0, Heard(12.0))
+    assert caller.next_deadline() == before
 
 
 def test_silence_after_the_acknowledgement_fails_the_stream() -> None:

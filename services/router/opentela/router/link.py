@@ -27,6 +27,7 @@ from opentela.stream.events import (
     Begin,
     BreakOff,
     CarrierLost,
+    Heard,
     NoResponders,
 )
 from opentela.stream.flood import FloodGuard
@@ -108,6 +109,7 @@ class MeshLink:
         self._asked: dict[str, SessionPath] = {}
         self._senders: dict[Channel, str] = {}
         self._invited_at: dict[SessionPath, float] = {}
+        self._heard_at: dict[str, float] = {}  # on the mesh, of sessions that were asked
         self._owed: list[tuple[str, bytes, str]] = []
         self._timer: StreamTimer[int] | None = None
         self._sid = 0
@@ -287,6 +289,7 @@ class MeshLink:
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
             self._asked.clear()
+            self._heard_at.clear()
         reply = subjects.reply(self._role, path.provider, self.instance, _TAIL)
         route = Route(subjects.data(path), reply.removesuffix(_TAIL), subjects.answer(reply, path))
         self._routes[path] = route
@@ -311,6 +314,7 @@ class MeshLink:
         elif stream.answers != message.subject:
             self._reject(message.subject, "not who was asked")
         else:
+            self._heard_at[message.subject] = time.monotonic()
             stream.step(frame)
 
     def _seek_channel(self, path: SessionPath, route: Route) -> None:
@@ -382,4 +386,7 @@ class MeshLink:
     def _tick(self, number: int) -> None:
         stream = self._streams.get(number)
         if stream is not None:
+            channel = stream.channel
+            heard_at = channel.heard_at if channel else self._heard_at.get(stream.answers, 0.0)
+            stream.step(Heard(heard_at))
             stream.step(TICK)
