@@ -27,7 +27,7 @@ FEWER_REQUESTS = 80
 """Where the survivor is a real engine, which computes."""
 HOME = "home.address=127.0.0.1:0"
 """Has the router invite the sessions to a connection of their own."""
-LONGEST_S = 20.0
+LONGEST_S = 30.0
 """A frozen engine is found after some 6 s; then the request is asked elsewhere."""
 
 

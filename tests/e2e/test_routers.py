@@ -24,7 +24,7 @@ from tests.e2e.scenes import MODEL, Asking, Engine, Load, fake_engine, verify
 
 pytestmark = pytest.mark.nats
 
-LONGEST_S: Final = 8.0
+LONGEST_S: Final = 15.0
 LEAVES_WITHIN_S: Final = 40.0
 ROUNDS: Final = 2
 CLIENTS: Final = 8

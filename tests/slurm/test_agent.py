@@ -24,7 +24,7 @@ from opentela.wire.subjects import SessionPath
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nats]
 
-LONGEST_S = 8.0
+LONGEST_S = 15.0
 AnswerT = TypeVar("AnswerT")
 
 

@@ -14,7 +14,7 @@ from tests.slurm.scenes import Site
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nats]
 
-LONGEST_S = 8.0
+LONGEST_S = 15.0
 QUICK = ("--set", "walltime.reserve_s=6", "--set", "walltime.margin_s=10")
 """Jobs of a minute, the least that Slurm knows, have little time to leave."""
 
