@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from opentela.telemetry import log
 from opentela.testing import warden
@@ -13,6 +14,9 @@ from opentela.testing import warden
 def pytest_configure() -> None:
     """Have whatever tests start end with this run, even if it is killed."""
     warden.watch()
+    # A law that holds does so on a busy machine, too; how long it takes is for benchmarks.
+    settings.register_profile("steady", deadline=None)
+    settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

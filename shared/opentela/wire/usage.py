@@ -28,7 +28,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
         tokens_in: Prompt tokens as the engine counted them; 0 when it did not say.
         tokens_cached: Those of them that a prefix cache held.
         tokens_out: Tokens of the answer, as the engine counted them. Of a stream that ended before
-            it did, or was not asked to, the parts that came: engines send a token in each.
+            it did, or was not asked to, the parts that came: at least as many tokens.
         ttft_s: To the first event of a stream; negative when there was none.
         duration_s: From the whole request to the end of the answer.
     """

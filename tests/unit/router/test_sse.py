@@ -235,6 +235,16 @@ def test_parts_are_counted_until_the_engine_tells(data: bytes, parts: int) -> No
     assert watch.usage == Usage(tokens_in=7, tokens_cached=4, tokens_out=5)
 
 
+def test_who_asks_for_running_usage_is_counted_exactly_when_it_leaves() -> None:
+    """A part may hold several tokens; what an engine says of the prompt alone hides no part."""
+    watch = StreamWatch(ends_with_done=True)
+    part = b'data: {"choices":[{"index":0,"delta":{"content":"abc"}}],"usage":'
+    watch.feed(part + b'{"prompt_tokens":7,"completion_tokens":0}}\n\n')
+    assert watch.usage == Usage(tokens_in=7, tokens_out=1)
+    watch.feed(part + b'{"prompt_tokens":7,"completion_tokens":8}}\n\n')
+    assert watch.usage == Usage(tokens_in=7, tokens_out=8)
+
+
 def test_usage_comes_from_responses_too() -> None:
     """They name input and output, one level deeper."""
     data = (

@@ -166,6 +166,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: int = 0
 
 
+_NO_USAGE: Final = Usage()
+
+
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
 
@@ -277,7 +280,12 @@ class StreamWatch:
     @property
     def usage(self) -> Usage | None:
         """What the engine counted; before it says so, the parts that came: a token each."""
-        return self._counted or (Usage(tokens_out=self._parts) if self._parts else None)
+        counted = self._counted
+        if counted and (counted.tokens_out or not self._parts):
+            return counted
+        # An engine that has counted the prompt alone so far.
+        known = counted or _NO_USAGE
+        return msgspec.structs.replace(known, tokens_out=self._parts) if self._parts else None
 
     @property
     def has_said_last(self) -> bool:
