@@ -4,7 +4,7 @@ Only what the data plane needs: no acknowledgements, no headers but the status o
 Reference: https://docs.nats.io/reference/reference-protocols/nats-protocol
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,13 +14,16 @@ LINE_BYTES_MAX: Final = 64 * 1024
 """Of a control line; the longest, INFO, lists every server of a cluster."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of one message; servers of the mesh allow an eighth of it."""
+LINES_KNOWN_MAX: Final = 1024
+"""Lines of which is remembered what they say: one for each session that answers a router."""
 NO_RESPONDERS: Final = 503
 
+_DIGITS_MAX: Final = 18
 _CRLF: Final = b"\r\n"
 _STATUS_LINE: Final = b"NATS/1.0"
 _STATUS_AT: Final = len(_STATUS_LINE) + 1
-_MESSAGE_SIZES: Final = {b"MSG": (4, 5), b"HMSG": (5, 6)}
-"""Fields of the line before a message, without and with a reply subject."""
+_MESSAGE_SIZES: Final = {b"MSG": (3, 4), b"HMSG": (4, 5)}
+"""Fields of the line before a message but for the last, without and with a reply subject."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -74,15 +77,26 @@ _info: Final = msgspec.json.Decoder(Info).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class _Line(NamedTuple):
+    """What the line before a message says, but for the size of the message."""
+
+    subject: str
+    sid: int
+    reply: str
+    headers: int
+
+
 class Parser:
     """Reads what one server sends; bytes may be cut anywhere."""
 
-    __slots__ = ("_chunks", "_have", "_need")
+    __slots__ = ("_chunks", "_have", "_known", "_need")
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 0
+        # Nearly all lines differ from an earlier one in nothing but the size at their end.
+        self._known: dict[bytes, _Line] = {}
 
     def feed(self, data: bytes) -> list[Event]:
         """Return what is complete now, in order.
@@ -106,18 +120,28 @@ class Parser:
                     raise WireError("the server's line does not end")
                 self._keep(data[at:], size - at + 1)
                 break
-            fields = data[at:line_end].split(b" ")
-            if fields[0] not in _MESSAGE_SIZES:
+            begin, _, last = data[at:line_end].rpartition(b" ")
+            line = self._known.get(begin) or self._learn(begin)
+            if line is None:
                 events.append(_word(data[at:line_end]))
                 at = line_end + 2
                 continue
-            message, end = _message(fields, data, line_end + 2)
-            if message is None:
-                self._keep(data[at:], end - at)
+            end = line_end + 2 + _total(last, line.headers)
+            if end + 2 > size:
+                self._keep(data[at:], end + 2 - at)
                 break
-            events.append(message)
-            at = end
+            events.append(_message(line, data, line_end + 2, end))
+            at = end + 2
         return events
+
+    def _learn(self, begin: bytes) -> _Line | None:
+        """Return what a line says that begins so, if it is the line before a message."""
+        line = _line(begin)
+        if line is not None and not line.reply and not line.headers:
+            if len(self._known) >= LINES_KNOWN_MAX:
+                self._known.clear()
+            self._known[begin] = line
+        return line
 
     def _keep(self, rest: bytes, need: int) -> None:
         self._chunks.append(rest)
@@ -125,27 +149,42 @@ class Parser:
         self._need = need
 
 
-def _message(fields: list[bytes], data: bytes, start: int) -> tuple[Message | None, int]:
-    """Return the message whose line had *fields*, unless it is cut, and where it ends."""
-    short, long = _MESSAGE_SIZES[fields[0]]
-    if not short <= len(fields) <= long:
-        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}")
+def _line(begin: bytes) -> _Line | None:
+    fields = begin.split(b" ")
+    sizes = _MESSAGE_SIZES.get(fields[0])
+    if sizes is None:
+        return None
+    if len(fields) not in sizes:
+        raise WireError(f"not a line of a NATS server: {begin[:80]!r}")
+    has_headers, has_reply = fields[0] == b"HMSG", len(fields) == sizes[1]
     try:
-        # Subject and subscription, perhaps a reply subject, then one or two sizes.
-        subject, sid, total = str(fields[1], "utf-8"), int(fields[2]), int(fields[-1])
-        reply = str(fields[3], "utf-8") if len(fields) == long else ""
-        headers = int(fields[-2]) if fields[0] == b"HMSG" else 0
+        # Subject and subscription, perhaps a reply subject, then with headers their size.
+        return _Line(
+            str(fields[1], "utf-8"),
+            int(fields[2]),
+            str(fields[3], "utf-8") if has_reply else "",
+            int(fields[-1]) if has_headers else 0,
+        )
     except ValueError as error:
-        raise WireError(f"not a line of a NATS server: {b' '.join(fields)[:80]!r}") from error
+        raise WireError(f"not a line of a NATS server: {begin[:80]!r}") from error
+
+
+def _total(last: bytes, headers: int) -> int:
+    """Return the size at the end of a line, of headers and payload together."""
+    total = int(last) if last.isdigit() and len(last) <= _DIGITS_MAX else -1
     if not 0 <= headers <= total <= PAYLOAD_BYTES_MAX:
-        raise WireError(f"a message of {total} bytes, more than {PAYLOAD_BYTES_MAX} or none")
-    end = start + total
-    if end + 2 > len(data):
-        return None, end + 2
-    if data[end : end + 2] != _CRLF:
+        raise WireError(f"a message of {last[:20]!r} bytes, more than {PAYLOAD_BYTES_MAX} or none")
+    return total
+
+
+def _message(line: _Line, data: bytes, start: int, end: int) -> Message:
+    subject, sid, reply, headers = line
+    if not data.startswith(_CRLF, end):
         raise WireError("a message is longer than announced")
-    status = _status(data[start : start + headers]) if headers else 0
-    return Message(subject, sid, reply, data[start + headers : end], status), end + 2
+    if not headers:
+        return Message(subject, sid, reply, data[start:end])
+    status = _status(data[start : start + headers])
+    return Message(subject, sid, reply, data[start + headers : end], status)
 
 
 def _word(line: bytes) -> Event:

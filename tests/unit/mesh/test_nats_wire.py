@@ -76,6 +76,10 @@ def test_messages_survive_any_cuts(payloads: list[bytes], cuts: list[int]) -> No
         b"INFO {\r\n",
         b"\r\n",
         b"MSG \xff 1 0\r\n\r\n",
+        b"MSG a 1 +1\r\nx\r\n",
+        b"MSG a 1 " + b"1" * 5000 + b"\r\n",
+        b"MSG a 1 1\r\nx\r\nMSG a 1 \r\n\r\n",
+        b"MSG a 1 1\r\nx\r\nMSG a 1 1\r\nxyz",
         b"MSG a 1 \xff 0\r\n\r\n",
         b"WHAT\r\n",
         b"I" * nats_wire.LINE_BYTES_MAX,
@@ -85,6 +89,16 @@ def test_what_is_not_nats_is_refused(talk: bytes) -> None:
     """With one error, whatever it is."""
     with pytest.raises(WireError):
         read(talk)
+
+
+def test_more_subjects_than_are_remembered_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long-lived connection meets any number of sessions."""
+    monkeypatch.setattr(nats_wire, "LINES_KNOWN_MAX", 2)
+    talk = b"".join(b"MSG s%d 1 1\r\nx\r\n" % (number % 5) for number in range(20))
+    parser = Parser()
+    expected = [Message(f"s{number % 5}", 1, "", b"x") for number in range(20)]
+    assert parser.feed(talk) == expected
+    assert len(parser._known) <= 2
 
 
 def test_a_status_without_a_number_is_none() -> None:
