@@ -1,8 +1,9 @@
 """For every stream and every way to cut it: bytes pass unchanged, events come once and whole."""
 
 import itertools
+import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentela.router.sse import EVENT_BYTES_MAX, SseEvent, SseReader, StreamWatch
@@ -72,6 +73,39 @@ def test_what_has_passed_ends_where_an_event_may_begin(stream: bytes, cuts: list
         assert naive(passed + b"data: ours\n\n")[-1:] == [SseEvent("", b"ours")]
 
 
+WORDS = st.text(st.sampled_from('a"\\\n\u00e4{}\r\x7f '), max_size=4) | st.just("")
+CHUNKS = st.builds(
+    lambda words, index, field, finish: json.dumps(
+        {"choices": [{"index": index, "delta": {field: words}, "finish_reason": finish}]},
+        ensure_ascii=False,
+    ),
+    WORDS,
+    st.integers(0, 1),
+    st.sampled_from(["content", "content", "reasoning", "other"]),
+    st.sampled_from([None, None, None, "stop", ""]),
+)
+EVENTS = CHUNKS | CHUNKS | st.sampled_from(["[DONE]", "{", '{"usage":{"completion_tokens":9}}'])
+SPOKEN = st.lists(
+    st.builds("{}{}{}".format, st.sampled_from(["data: ", "data:"]), EVENTS, st.just("\n\n"))
+    | st.sampled_from(["data: x\n", ": ping\n\n", "event: y\n"])
+).map(lambda events: [event.encode() for event in events])
+
+
+@given(events=SPOKEN, cuts=st.none() | st.lists(st.integers(0, 600)))
+def test_events_that_are_known_by_their_looks_say_what_they_say_when_read(
+    events: list[bytes], cuts: list[int] | None
+) -> None:
+    """Whether they come one by one, as from most engines, or cut anywhere."""
+    knows, reads = StreamWatch(ends_with_done=True), StreamWatch(ends_with_done=True)
+    reads._lessons_left = 0
+    for piece in events if cuts is None else pieces(b"".join(events), cuts):
+        assert knows.feed(piece) == reads.feed(piece)
+        assert (knows.usage, knows.has_said_last) == (reads.usage, reads.has_said_last)
+    assert knows.end() == reads.end()
+    assert knows.usage == reads.usage
+
+
+@settings(deadline=None)  # megabytes, on a machine that may be busy
 @given(st.lists(st.sampled_from([b"data: ", b"x" * 1000, b"\n", b"\r", b"\n\n", b"data: y\n\n"])))
 def test_nothing_is_held_without_limit(parts: list[bytes]) -> None:
     """And bytes pass also then."""

@@ -126,6 +126,10 @@ class World:
                 script.appendleft(EngineHead(200, (), ended=True))
 
     def router(self, event: CallerEvent) -> None:
+        if isinstance(event, Data) and self.caller.passes(self.now, event):
+            self.received += event.data
+            assert len(self.received) - self.consumed <= WINDOW_BYTES
+            return
         for action in self.caller.step(self.now, event):
             match action:
                 case Acknowledged():
@@ -142,6 +146,11 @@ class World:
                     self.to_session.send(action)
 
     def session(self, event: CalleeEvent) -> None:
+        if isinstance(event, EngineData) and event.data and not event.ended:
+            seq = self.callee.passes(self.now, len(event.data))
+            if seq >= 0:
+                self.to_router.send(Data(1, seq, event.data))
+                return
         for action in self.callee.step(self.now, event):
             match action:
                 case StartEngine():

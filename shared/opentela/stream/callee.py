@@ -222,16 +222,29 @@ class Callee:
             timings = Timings(self._connected_s, self._head_s, self._head_s)
         return [Head(self.stream, event.status, event.headers, data, timings)]
 
+    def passes(self, now: float, size: int) -> int:
+        """Take a read of *size* bytes of an answer that goes on: it leaves as one frame.
+
+        Nearly every read is one. Returns the number of the `Data` to send, and nothing else is to
+        be done; -1 changes nothing, and the read is for `step`.
+        """
+        send = self._send
+        sent = send.sent + size
+        if self._queue is not None or sent > send.granted or size > PART_BYTES or self.ended:
+            return -1
+        self._spoke_at = now
+        self._acked = True
+        send.sent = sent
+        seq = self._data_seq
+        self._data_seq = seq + 1
+        return seq
+
     def _engine_data(self, now: float, event: EngineData) -> list[CalleeAction]:
-        data, size, send = event.data, len(event.data), self._send
+        data = event.data
         if event.ended:
             self._last = ENGINE_END
-        elif self._queue is None and size <= PART_BYTES and size <= send.granted - send.sent:
-            self._spoke_at = now
-            self._acked = True
-            send.sent += size
-            self._data_seq += 1
-            return [Data(self.stream, self._data_seq - 1, data)]
+        elif (seq := self.passes(now, len(data))) >= 0:
+            return [Data(self.stream, seq, data)]
         if self._queue is None:
             self._queue = deque()
         # Views: cutting a large read into parts copies each byte once.

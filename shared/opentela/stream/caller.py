@@ -219,26 +219,37 @@ class Caller:
         actions.append(frame)
         return actions
 
-    def _data(self, now: float, frame: Data) -> list[CallerAction]:
+    def passes(self, now: float, frame: Data) -> bool:
+        """Take the next part of an answer that runs: all that follows is that it is told.
+
+        Nearly every frame is one. False changes nothing: the frame is for `step`.
+        """
         window, size = self._window, len(frame.data)
-        if window is not None and size and frame.seq == self._data_seq:
-            # Nearly every frame is the next one of an answer that runs.
-            self._heard_at = now
-            return self._take(window, frame)
+        if window is None or not size or frame.seq != self._data_seq or self.ended:
+            return False
+        received = window.received + size
+        if received > window.granted:
+            return False
+        window.received = received
+        self._heard_at = now
+        self._data_seq += 1
+        return True
+
+    def _data(self, now: float, frame: Data) -> list[CallerAction]:
+        if self.passes(now, frame):
+            return [frame]
+        size = len(frame.data)
         actions = self._hear(now)
         if frame.seq < self._data_seq or (frame.seq == self._data_seq and not size):
             return actions + self._count_empty(now)
         if frame.seq > self._data_seq or not self._has_head:
             lacking = f"part {self._data_seq}" if self._has_head else "the head"
             return actions + self._break_off(f"{lacking} of the answer is missing")
-        self._window = ReceiveWindow(self._settings.window_bytes)
-        return actions + self._take(self._window, frame)
-
-    def _take(self, window: ReceiveWindow, frame: Data) -> list[CallerAction]:
-        if not window.receive(len(frame.data)):
-            return self._break_off("the session sent more than its credit")
+        window = self._window = self._window or ReceiveWindow(self._settings.window_bytes)
+        if not window.receive(size):
+            return actions + self._break_off("the session sent more than its credit")
         self._data_seq += 1
-        return [frame]
+        return [*actions, frame]
 
     def _end(self, now: float, frame: End) -> list[CallerAction]:
         actions = self._hear(now)

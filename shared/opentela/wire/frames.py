@@ -247,6 +247,11 @@ def encode(frame: Frame) -> bytes:
     return _ENCODERS[type(frame)](frame)
 
 
+def data(stream: int, seq: int, part: bytes) -> bytes:
+    """Return the bytes of a `Data`, which need not be made for it."""
+    return _U32.pack(_Kind.DATA, stream, seq) + part
+
+
 def decode(payload: bytes) -> Frame:
     """Return the frame in *payload*.
 
@@ -254,11 +259,14 @@ def decode(payload: bytes) -> Frame:
         WireError: Shorter than its parts, an unknown kind, or structure that is not ours.
     """
     try:
+        if payload[0] == _Kind.DATA:  # as nearly every frame
+            _, stream, seq = _U32.unpack_from(payload)
+            return Data(stream, seq, payload[_U32.size :])
         kind, stream = _PREFIX.unpack_from(payload)
         return _DECODERS[kind](stream, payload)
     except KeyError as error:
         raise WireError(f"unknown kind of frame {error}") from error
-    except (struct.error, msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (struct.error, IndexError, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WireError(f"not a frame: {error}") from error
 
 
@@ -347,7 +355,7 @@ _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Credit: lambda f: _U64.pack(_Kind.CREDIT, f.stream, f.total),
     Cancel: lambda f: _PREFIX.pack(_Kind.CANCEL, f.stream) + f.reason.encode(),
     Head: _encode_head,
-    Data: lambda f: _U32.pack(_Kind.DATA, f.stream, f.seq) + f.data,
+    Data: lambda f: data(f.stream, f.seq, f.data),
     End: lambda f: _U32.pack(_Kind.END, f.stream, f.seq) + _encode(_EndPart(f.timings)),
     Fail: lambda f: (
         _PREFIX.pack(_Kind.FAIL, f.stream)

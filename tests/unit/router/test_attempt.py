@@ -37,12 +37,12 @@ from opentela.router.attempt_events import (
     TryOn,
 )
 from opentela.router.choosing import Held
+from opentela.router.chunks import Usage
 from opentela.router.config import AttemptConfig
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
 from opentela.router.retries import RetryBudget
-from opentela.router.sse import Usage
 from opentela.wire.frames import FailKind, Headers
 
 
@@ -525,18 +525,6 @@ def test_a_stream_of_one_unfinished_line_is_passed_where_it_may_be_whole() -> No
         Finish(),
     ]
     assert client.outcome is Outcome.OK
-
-
-def test_a_compressed_stream_passes_unread_and_cannot_say_that_it_broke() -> None:
-    """Our event would not be gzip."""
-    headers = (*EVENTS, ("content-encoding", "gzip"))
-    client = Client(streams=True)
-    client.head(200, headers)
-    assert client.data(b"\x1f") == [Commit(200, headers, b"\x1f")]
-    assert client.data(b"\x8b") == [Forward(b"\x8b")]
-    last = client.fail(FailKind.ENGINE_LOST)[-1]
-    assert isinstance(last, Break)
-    assert not last.can_say
 
 
 def test_an_answer_that_is_no_stream_is_held_though_one_was_asked_for() -> None:

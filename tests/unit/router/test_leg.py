@@ -16,6 +16,10 @@ class Request:
         """Take one."""
         self.events.append(event)
 
+    def pass_on(self, data: bytes) -> None:
+        """Take one that is a part of an answer."""
+        self.events.append(Data(data))
+
 
 class Stream:
     """Takes credit down."""

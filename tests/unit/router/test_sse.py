@@ -7,7 +7,9 @@ import time
 import pytest
 
 from opentela.router import sse
-from opentela.router.sse import SseEvent, SseReader, StreamEnd, StreamWatch, Usage, usage_of
+from opentela.router.chunks import Usage, usage_of
+from opentela.router.likeness import Likeness, likeness_of
+from opentela.router.sse import LESSONS_MAX, SseEvent, SseReader, StreamEnd, StreamWatch
 
 
 def chunk(index: int = 0, finish: str | None = None, content: str = "") -> bytes:
@@ -297,6 +299,35 @@ def test_choices_beyond_the_limit_are_not_followed(monkeypatch: pytest.MonkeyPat
 def test_usage_of_a_whole_answer(answer: bytes, usage: Usage | None) -> None:
     """Only an answer that mentions usage is parsed at all."""
     assert usage_of(answer) == usage
+
+
+def test_an_event_that_looks_known_is_read_as_a_part_of_one_that_has_begun() -> None:
+    """It is not whole before it ends, and what it says is not what it would say alone."""
+    watch = StreamWatch(ends_with_done=True)
+    words = chunk(content="a")
+    assert [watch.feed(words), watch.feed(words)] == [words, words]
+    assert watch.feed(b"data: [\n") == b""
+    assert watch.feed(words) == b"data: [\n" + words
+    assert watch.feed(words) == words
+    assert watch.usage == Usage(tokens_out=3)
+
+
+def test_few_events_are_looked_at_for_what_others_may_be_like(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One, where they are alike; some at the most, where they never are."""
+    looked_at: list[bytes] = []
+
+    def noting(data: bytes) -> Likeness | None:
+        looked_at.append(data)
+        return likeness_of(data)
+
+    monkeypatch.setattr(sse, "likeness_of", noting)
+    watched(*(chunk(content=words) for words in ("a", "b", "", '"', "\n", "\t", "c")))
+    assert looked_at == [chunk(content="a")]
+    looked_at.clear()
+    watched(*(chunk(number, content="a") for number in range(100)))
+    assert len(looked_at) == LESSONS_MAX
 
 
 def test_a_long_line_in_small_pieces_is_looked_at_once() -> None:

@@ -80,6 +80,29 @@ def test_an_exchange_in_order() -> None:
     assert callee.step(11.0, OPEN) == []
 
 
+def test_a_read_of_an_answer_that_goes_on_passes() -> None:
+    """Numbered and counted as by a step."""
+    callee = answering()
+    assert [callee.passes(10.1, 5), callee.passes(10.2, 7)] == [0, 1]
+    assert callee.step(10.3, EngineData(b"x")) == [Data(1, 2, b"x")]
+    assert callee.next_deadline() == 11.3
+
+
+def test_a_read_that_needs_a_second_look_does_not_pass() -> None:
+    """Too large, beyond the credit, behind what waits for it, before the Open, after the end."""
+    callee = answering()
+    assert callee.passes(10.1, PART_BYTES + 1) == -1
+    for seq in range(WINDOW_BYTES // PART_BYTES):
+        assert callee.passes(10.1, PART_BYTES) == seq
+    assert callee.passes(10.1, 1) == -1
+    assert callee.step(10.1, EngineData(b"x")) == [PAUSE_ENGINE]
+    callee.step(10.2, Credit(1, WINDOW_BYTES + 2))
+    assert callee.passes(10.2, 1) == WINDOW_BYTES // PART_BYTES + 1
+    callee.step(10.3, EngineEnd())
+    assert callee.passes(10.3, 0) == -1
+    assert Callee(1, SETTINGS).passes(10.0, 1) == -1
+
+
 def test_what_one_read_held_goes_in_one_frame() -> None:
     """A short answer is one frame, the beginning of a long one too."""
     short = opened()

@@ -74,6 +74,41 @@ def test_an_answer_in_order_is_passed_on() -> None:
     assert caller.step(10.4, Data(1, 1, b"y")) == []
 
 
+def test_the_next_part_of_an_answer_that_runs_passes() -> None:
+    """Counted as by a step, of which it is all that a shell would do."""
+    caller, stepped = begun(), begun()
+    for each in (caller, stepped):
+        each.step(10.1, HEAD)
+        each.step(10.2, Data(1, 0, b"x"))
+    assert caller.passes(10.3, Data(1, 1, b"yz"))
+    assert stepped.step(10.3, Data(1, 1, b"yz")) == [Data(1, 1, b"yz")]
+    assert caller.next_deadline() == stepped.next_deadline() == 14.0
+    assert caller.step(10.4, End(1, 2)) == stepped.step(10.4, End(1, 2)) == [End(1, 2)]
+    assert not caller.passes(10.5, Data(1, 2, b"late"))
+
+
+@pytest.mark.parametrize(
+    "frame", [Data(1, 0, b"x"), Data(1, 1, b""), Data(1, 2, b"x"), Data(1, 1, bytes(WINDOW_BYTES))]
+)
+def test_what_needs_a_second_look_does_not_pass(frame: Data) -> None:
+    """Nothing has changed by it: the step that follows comes to the same as without it."""
+    caller, stepped = begun(), begun()
+    for each in (caller, stepped):
+        each.step(10.1, HEAD)
+        each.step(10.2, Data(1, 0, b"x"))
+    assert not caller.passes(10.3, frame)
+    assert caller.step(10.4, frame) == stepped.step(10.4, frame)
+    assert caller.next_deadline() == stepped.next_deadline()
+
+
+def test_no_first_part_passes() -> None:
+    """It may be the frame that acknowledges, and the head may be missing."""
+    caller = begun()
+    assert not caller.passes(10.1, Data(1, 0, b"x"))
+    caller.step(10.1, HEAD)
+    assert not caller.passes(10.2, Data(1, 0, b"x"))
+
+
 def test_a_head_with_all_of_the_answer_is_told_as_one() -> None:
     """One frame, and the stream has ended."""
     timings = Timings(1.0, 2.0, 3.0)

@@ -19,7 +19,7 @@ event, anything else with a cut connection. Definite failures: Kingsbury, Maelst
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
@@ -36,6 +36,8 @@ from opentela.router.answers import (
     value_of,
 )
 from opentela.router.attempt_events import (
+    BETWEEN,
+    COMMITTED,
     Action,
     Break,
     ClientGone,
@@ -58,7 +60,8 @@ from opentela.router.attempt_events import (
     TryOn,
     Whole,
 )
-from opentela.router.choosing import Held
+from opentela.router.choosing import Choose, Held
+from opentela.router.chunks import Usage, usage_of
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
 from opentela.router.endings import (
@@ -75,21 +78,18 @@ from opentela.router.fault import Fault, of_fail
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
 from opentela.router.retries import RetryBudget, backoff, has_left
-from opentela.router.sse import StreamEnd, StreamWatch, Usage, usage_of
+from opentela.router.sse import StreamEnd, StreamWatch
 from opentela.wire.frames import FailKind
-
-Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault | Held]
-"""Names a session that is not among those tried, or says why there is none yet or at all."""
 
 _END: Final = End()
 _NO_HEAD: Final = Head(0, ())
-_BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
 
 
 class Attempts:
     """All attempts of one request, as one machine.
 
     Attributes:
+        candidate: The session that was tried last.
         tried: Sessions, in order.
         outcome: How the request ended.
         status: Of the answer; 0 while there is none.
@@ -98,9 +98,9 @@ class Attempts:
     """
 
     __slots__ = (
-        "_absent", "_budget", "_candidate", "_choose", "_config", "_deadline", "_ends_at", "_fault",
-        "_head", "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng",
-        "_spared", "_streams", "_watch", "first_at", "outcome", "status", "tried", "usage",
+        "_absent", "_budget", "_choose", "_config", "_deadline", "_ends_at", "_fault", "_head",
+        "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng", "_spared",
+        "_streams", "_watch", "candidate", "first_at", "outcome", "status", "tried", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -130,7 +130,7 @@ class Attempts:
         self._phase = Phase.NEW
         self._deadline: float | None = None
         self._ends_at = 0.0
-        self._candidate: Candidate | None = None
+        self.candidate: Candidate | None = None
         self._fault: Fault | None = None
         self._refused: Answer | None = None
         self._reset()
@@ -140,11 +140,6 @@ class Attempts:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._watch: StreamWatch | None = None
-
-    @property
-    def candidate(self) -> Candidate | None:
-        """The session that was tried last."""
-        return self._candidate
 
     @property
     def is_done(self) -> bool:
@@ -186,15 +181,20 @@ class Attempts:
             return actions
         if self._watch:
             return [*self._on_data(now, Data(event.body)), *self._on_end(now, _END)]
-        if event.status not in BODILESS:
-            self._held = [event.body]
+        self._held = [] if event.status in BODILESS else [event.body]
         return self._end_whole(now)
+
+    def pass_on(self, now: float, data: bytes) -> bytes | None:
+        """Return what the client gets now of an answer that flows; None is for `step` to take."""
+        if self._phase is not COMMITTED:
+            return None
+        deadline = now + self._config.idle_s
+        self._deadline = deadline if deadline < self._ends_at else self._ends_at  # noqa: FURB136
+        return self._watch.feed(data) if self._watch else data
 
     def _on_data(self, now: float, event: Data) -> list[Action]:
         watch, data = self._watch, event.data
-        if self._phase is Phase.COMMITTED:
-            self._wait_until(now + self._config.idle_s)
-            passed = watch.feed(data) if watch else data
+        if (passed := self.pass_on(now, data)) is not None:
             return [Forward(passed)] if passed else []
         if self._phase is not Phase.HEADED or not data or self._head.status in BODILESS:
             # What follows a head that ends its answer would be read as the next answer.
@@ -212,7 +212,7 @@ class Attempts:
         return []
 
     def _commit(self, now: float, data: bytes) -> list[Action]:
-        self._phase = Phase.COMMITTED
+        self._phase = COMMITTED
         self._held = []
         self.first_at = now
         self.status = shown_status(self._head.status)
@@ -221,7 +221,7 @@ class Attempts:
     def _on_end(self, now: float, _: End) -> list[Action]:
         if self._phase is Phase.HEADED:
             return self._end_stream_unsent(now) if self._watch else self._end_whole(now)
-        if self._phase is not Phase.COMMITTED:
+        if self._phase is not COMMITTED:
             return []
         if not self._watch:
             return [*self._end_attempt(self._answered()), *self._finish(outcome_of(self.status))]
@@ -261,9 +261,9 @@ class Attempts:
     def _on_failed(self, now: float, event: Failed) -> list[Action]:
         fail = event.fail
         result = result_of(fail.kind)
-        if self._phase is Phase.COMMITTED:
+        if self._phase is COMMITTED:
             return self._break(result, of_fail(fail))
-        if self._phase in _BETWEEN:
+        if self._phase in BETWEEN:
             return []
         if fail.kind in MAY_BE_SLOW:
             self._spared = self.tried[-1:]
@@ -275,9 +275,9 @@ class Attempts:
     def _on_tick(self, now: float, _: Tick) -> list[Action]:
         if self._deadline is None or now < self._deadline:
             return []
-        if self._phase in _BETWEEN:
+        if self._phase in BETWEEN:
             return self._try(now)
-        if self._phase is Phase.COMMITTED:
+        if self._phase is COMMITTED:
             return self._break(Result.TIMED_OUT, SILENT, cancel=True)
         return self._fail(now, Result.TIMED_OUT, SILENT, cancel=True)
 
@@ -286,7 +286,7 @@ class Attempts:
             return self._end_stream(cancel=True)
         if self._watch:
             self.usage = self._watch.usage
-        is_between = self._phase in _BETWEEN
+        is_between = self._phase in BETWEEN
         self._conclude(Outcome.CANCELLED)
         if is_between:
             return []
@@ -314,7 +314,7 @@ class Attempts:
             return self._give_up(self._fault or choice)
         self._reset()
         self._phase = Phase.TRYING
-        self._candidate = choice
+        self.candidate = choice
         self._spared = tuple(one for one in self._spared if one != choice.session)
         self.tried = (*self.tried, choice.session)
         self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
@@ -353,8 +353,8 @@ class Attempts:
         self._deadline = min(deadline, self._ends_at)
 
     def _end_attempt(self, result: Result, why: str = "", *, cancel: bool = False) -> list[Action]:
-        assert self._candidate is not None
-        return [EndAttempt(self._candidate, result, why, cancel)]
+        assert self.candidate is not None
+        return [EndAttempt(self.candidate, result, why, cancel)]
 
     def _answered(self) -> Result:
         return Result.ERRORED if self._head.status >= ENGINE_ERROR else Result.ANSWERED

@@ -1,7 +1,7 @@
 """What happens to one request, and what is done about it; `Attempts` turns one into the other."""
 
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -136,6 +136,11 @@ class Phase(Enum):
     WAITING = "waiting"  # for the time of the next attempt
     HELD = "held"  # for a session
     DONE = "done"
+
+
+COMMITTED: Final = Phase.COMMITTED
+BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
+"""No attempt is under way."""
 
 
 class Outcome(Enum):

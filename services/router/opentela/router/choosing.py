@@ -1,7 +1,7 @@
 """Which session a request is tried on next: directory, wishes, ejections, policy, in that order."""
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,10 @@ class Held(msgspec.Struct, frozen=True):
     wait_s: float
     fault: Fault
     has_room: bool = True
+
+
+Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault | Held]
+"""Names a session that is not among those tried, or says why there is none yet or at all."""
 
 
 class Chooser:

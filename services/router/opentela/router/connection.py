@@ -38,6 +38,13 @@ _JSON: Final = b"content-type: application/json\r\n"
 class Connection(asyncio.Protocol):
     """An HTTP/1.1 server for one client; also the `Client` that an exchange writes to."""
 
+    __slots__ = (
+        "_answering", "_exchange", "_framing", "_gate", "_has_promised", "_head", "_intake",
+        "_is_advancing", "_is_closed", "_is_due", "_is_full", "_is_lingering",
+        "_is_reading_paused", "_linger_until", "_out", "_out_bytes", "_read_at", "_since",
+        "_transport", "_unsent_bytes",
+    )  # fmt: skip
+
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._transport: asyncio.Transport | None = None
@@ -227,7 +234,8 @@ class Connection(asyncio.Protocol):
         assert answering is not None
         # The next request may be on its way to what the head has promised.
         keep_alive = self._has_promised and not self._gate.closes_idle
-        self._flush(is_last=True)
+        end = http1.LAST_CHUNK if self._framing is Framing.CHUNKED else b""
+        self._write(self._gathered() + end)
         self._done(keep_alive=keep_alive and self._framing is not Framing.CLOSED)
 
     def say_last(self, data: bytes) -> None:
@@ -250,19 +258,21 @@ class Connection(asyncio.Protocol):
         self._is_due = False
         if not self._out:
             return
-        was_paused = self.is_paused
-        self._flush(is_last=False)
+        was_paused = self._is_full or self._out_bytes > OUT_BYTES_MAX
+        self._write(self._gathered())
         if was_paused and not self.is_paused and self._exchange is not None:
             self._exchange.resumed()
 
-    def _flush(self, *, is_last: bool) -> None:
-        data = self._head + (http1.part(self._out, self._framing) if self._out else b"")
-        if is_last and self._framing is Framing.CHUNKED:
-            data += http1.LAST_CHUNK
-        self._head = b""
-        self._out.clear()
+    def _gathered(self) -> bytes:
+        """Return what is to be written, which is gathered no more."""
+        out = self._out
+        data = http1.part(out, self._framing) if out else b""
+        out.clear()
         self._out_bytes = 0
-        self._write(data)
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        return data
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and data:

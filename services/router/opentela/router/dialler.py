@@ -67,6 +67,8 @@ class Dialler:
     ) -> None:
         self._config = config
         self._link = link
+        self.on_frame: Final = link.on_frame
+        """What comes on a channel is the link's."""
         self._identity = router
         self._claim_of = claim_of
         self._spawn = spawn
@@ -113,10 +115,6 @@ class Dialler:
         self._take(path, channel)
         if not made.done():
             made.set_result(None)
-
-    def on_frame(self, channel: Channel, payload: bytes) -> None:
-        """Take a frame."""
-        self._link.on_frame(channel, payload)
 
     def on_congested(self, channel: Channel, *, congested: bool) -> None:
         """Do nothing: the link looks when it chooses."""

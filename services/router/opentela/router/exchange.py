@@ -46,10 +46,8 @@ log: Final = get_logger()
 _TICK: Final = Tick()
 _RECHECK: Final = Recheck()
 _CLIENT_GONE: Final = ClientGone()
-_ENGINES_OWN: Final = "the engine answered with an error of its own"
 _JSON: Final = b"content-type: application/json\r\n"
 _ID_BYTES: Final = 12
-_UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
 
 
 class Exchange:
@@ -127,6 +125,22 @@ class Exchange:
             return
         assert self._attempts is not None
         self._run(self._attempts, event)
+
+    def pass_on(self, data: bytes) -> None:
+        """Take a part of the answer, mostly one of many that flow to the client."""
+        attempts, passed = self._attempts, None
+        assert attempts is not None
+        try:
+            if not self._is_busy:
+                passed = attempts.pass_on(self._desk.clock.now(), data)
+            if passed:
+                self._client.send(passed)
+        except Exception:
+            log.exception("exchange_crashed", request=self._call.request, model=self._call.model)
+            self.crash()
+        else:
+            if passed is None:
+                self.feed(Data(data))
 
     def client_gone(self) -> None:
         """Stop: nobody waits for the answer."""
@@ -251,9 +265,8 @@ class Exchange:
         desk.outcomes.end(now, chosen.session, action.result)
         if desk.sightings.saw(now, chosen.path, action.result):
             desk.has_sighted.set()
-        desk.journal.attempt_ended(action.result)
-        if action.result not in _UNREMARKABLE:
-            self._log_attempt(chosen, action)
+        tried = len(self._attempts.tried) if self._attempts else 0
+        desk.journal.attempt_ended(self._call, action, attempt=tried)
 
     def _reply(self, action: Reply) -> None:
         status, fields, body = action.answer
@@ -360,19 +373,6 @@ class Exchange:
         )
         self._desk.forecasts.learn(record, self._incoming.body)
         self._desk.journal.request_finished(record)
-
-    def _log_attempt(self, chosen: Candidate, action: EndAttempt) -> None:
-        attempts = self._attempts
-        log.warning(
-            "attempt_failed",
-            request=self._call.request,
-            model=self._call.model,
-            session=chosen.session,
-            site=chosen.site,
-            attempt=len(attempts.tried) if attempts else 0,
-            reason=action.result.value,
-            error=action.why or _ENGINES_OWN,
-        )
 
     # Time --------------------------------------------------------------------
 

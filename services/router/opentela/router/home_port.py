@@ -68,6 +68,8 @@ class HomePort:
         self.refused = 0
         self._config = config
         self._link = link
+        self.on_frame: Final = link.on_frame
+        """What comes on a channel is the link's."""
         self._identity = router
         self._find = find
         self._certificate = ""
@@ -121,10 +123,6 @@ class HomePort:
         channel.open(greeting.session)
         self._open[channel] = found[0]
         self._link.attach(found[0], channel)
-
-    def on_frame(self, channel: Channel, payload: bytes) -> None:
-        """Take a frame."""
-        self._link.on_frame(channel, payload)
 
     def on_congested(self, channel: Channel, *, congested: bool) -> None:
         """Do nothing: the link looks when it chooses."""

@@ -8,8 +8,10 @@ from typing import Final, TypeAlias
 
 from prometheus_client import Counter, Histogram
 
+from opentela.router.attempt_events import EndAttempt
 from opentela.router.labels import ModelLabels
 from opentela.router.outcomes import Result
+from opentela.router.policies.base import Call
 from opentela.telemetry import metrics
 from opentela.telemetry.log import get_logger, json_lines
 from opentela.wire import subjects, usage
@@ -49,6 +51,10 @@ REFUSED: Final = metrics.counter(
 LOST: Final = metrics.counter(
     "otela_router_usage_lost_total", "Usage records dropped because the mesh was away too long."
 )
+
+
+_UNREMARKABLE: Final = frozenset({Result.ANSWERED, Result.CANCELLED})
+_ENGINES_OWN: Final = "the engine answered with an error of its own"
 
 
 class _Series:
@@ -112,9 +118,21 @@ class Journal:
         self._has_waiting = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def attempt_ended(self, result: Result) -> None:
-        """Count an attempt."""
-        self._results[result].inc()
+    def attempt_ended(self, call: Call, ended: EndAttempt, *, attempt: int) -> None:
+        """Count an attempt, by number; log one that brought no answer, or an error."""
+        self._results[ended.result].inc()
+        if ended.result in _UNREMARKABLE:
+            return
+        self._log.warning(
+            "attempt_failed",
+            request=call.request,
+            model=call.model,
+            session=ended.candidate.session,
+            site=ended.candidate.site,
+            attempt=attempt,
+            reason=ended.result.value,
+            error=ended.why or _ENGINES_OWN,
+        )
 
     def request_finished(self, record: UsageRecord) -> None:
         """Log and count a request, and queue its usage record: soon, with others."""

@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
+from opentela.router.attempt_events import End, Event, Failed, Head, Whole
 from opentela.router.ports import Stream
 from opentela.wire.frames import Fail, Headers, Timings
 
@@ -20,6 +20,9 @@ class Feed(Protocol):
 
     def feed(self, event: Event) -> None:
         """Take what happened."""
+
+    def pass_on(self, data: bytes) -> None:
+        """Take a part of the answer."""
 
 
 class Leg:
@@ -60,7 +63,7 @@ class Leg:
         if self.is_over:
             return
         self.owed += len(data)
-        self._exchange.feed(Data(data))
+        self._exchange.pass_on(data)
         if self.owed >= SETTLED_BYTES:
             self.settle()
 

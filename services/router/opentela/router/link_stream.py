@@ -26,6 +26,8 @@ from opentela.wire.frames import Body, Cancel, Credit, Data, End, Fail, FailKind
 
 log: Final = logs.get_logger()
 
+_FOR_SESSION: Final = (Open, Body, Credit, Cancel)
+
 
 class Link(Protocol):
     """The link, as its streams see it."""
@@ -91,7 +93,14 @@ class MeshStream:
 
     def step(self, event: CallerEvent) -> None:
         """Take an event; send and tell what follows from it."""
-        for action in self.caller.step(time.monotonic(), event):
+        now = time.monotonic()
+        if type(event) is Data and self.caller.passes(now, event):
+            try:
+                self._sink.on_data(event.data)
+            except Exception as error:  # noqa: BLE001 - it is logged there
+                self._sink_failed(error)
+            return
+        for action in self.caller.step(now, event):
             tell = _TELL.get(type(action))
             if tell is None:
                 self._send(action)
@@ -101,15 +110,18 @@ class MeshStream:
             if not self.is_withdrawn:
                 try:
                     tell(self._sink, action)
-                except Exception as error:
-                    # A bug above; the session need not work for it, nor others suffer.
-                    log.error("stream_sink_failed", error=repr(error), exc_info=error)  # noqa: TRY400
-                    self.cancel("the router failed")
+                except Exception as error:  # noqa: BLE001 - it is logged there
+                    self._sink_failed(error)
         if self.caller.ended:
             self._link.forget(self)
 
+    def _sink_failed(self, error: Exception) -> None:
+        # A bug above; the session need not work for it, nor others suffer.
+        log.error("stream_sink_failed", error=repr(error), exc_info=error)
+        self.cancel("the router failed")
+
     def _send(self, frame: CallerAction) -> None:
-        assert isinstance(frame, Open | Body | Credit | Cancel)
+        assert isinstance(frame, _FOR_SESSION)
         payload = frames.encode(frame)
         if self.channel is not None:
             if self.channel.publish(payload):

@@ -5,8 +5,8 @@ from typing import Final
 from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import Outcome
+from opentela.router.chunks import Usage
 from opentela.router.policies.base import Call
-from opentela.router.sse import Usage
 from opentela.wire.usage import UsageRecord
 
 NO_USAGE: Final = Usage()

@@ -11,15 +11,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from opentela.router.chunks import Usage, read_chunk
+from opentela.router.likeness import Likeness, likeness_of
+
 EVENT_BYTES_MAX: Final = 1024 * 1024
 """A larger event passes unread, and from its limit on without being held back."""
 CHOICES_MAX: Final = 1024
 """Choices of one stream that are followed; engines allow 128."""
 
-TOKENS_MAX: Final = 1_000_000_000
-"""An engine that counts more in one answer, or less than none, is not believed: its numbers go into
-counters and usage records, which do not take any."""
+LESSONS_MAX: Final = 16
+"""Events of one stream that are looked at for what others may be like. Most look like the second;
+where no two are alike it is not worth the time."""
 
+_NO_USAGE: Final = Usage()
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELD: Final = b"data:"
 _ENDS: Final = b"\n\n"
@@ -40,6 +44,11 @@ class SseReader:
         oversized: Events that were larger than `EVENT_BYTES_MAX` and were not read.
     """
 
+    __slots__ = (
+        "_data", "_held", "_held_bytes", "_is_mid_line", "_is_skipping", "_is_start", "_line",
+        "_name", "oversized",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.oversized = 0
         self._held: list[bytes] = []  # whole lines of the event in progress, as they came
@@ -55,6 +64,11 @@ class SseReader:
     def held(self) -> bytes:
         """What came after the last place at which another event may begin."""
         return b"".join((*self._held, self._line))
+
+    @property
+    def is_between(self) -> bool:
+        """Whether all that came is read, up to where another event may begin."""
+        return not (self._line or self._held or self._is_skipping)
 
     def feed(self, data: bytes) -> tuple[bytes, list[SseEvent]]:
         """Return the bytes that end at such a place, and the events that are now whole."""
@@ -158,115 +172,13 @@ class StreamEnd(Enum):
     CUT_OFF = "cut_off"  # the bytes ended before the stream said that it ends
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens as the engine counted them; 0 where it did not say."""
-
-    tokens_in: int = 0
-    tokens_cached: int = 0
-    tokens_out: int = 0
-
-
-_NO_USAGE: Final = Usage()
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    """Chat and completions count prompt and completion, responses count input and output."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Details | None = None
-
-    def counted(self) -> Usage:
-        details = self.prompt_tokens_details or self.input_tokens_details or _Details()
-        return Usage(
-            tokens_in=_believed(self.prompt_tokens or self.input_tokens),
-            tokens_cached=_believed(details.cached_tokens),
-            tokens_out=_believed(self.completion_tokens or self.output_tokens),
-        )
-
-
-def _believed(tokens: int | None) -> int:
-    return tokens if tokens and 0 < tokens <= TOKENS_MAX else 0
-
-
-_NOTHING: Final = msgspec.Raw(b"")
-_EMPTY: Final = frozenset({b"", b"null", b'""', b"[]"})
-
-
-class _Delta(msgspec.Struct):
-    content: msgspec.Raw = _NOTHING
-    reasoning: msgspec.Raw = _NOTHING
-    reasoning_content: msgspec.Raw = _NOTHING
-    tool_calls: msgspec.Raw = _NOTHING
-
-
-_NO_DELTA: Final = _Delta()
-
-
-class _Choice(msgspec.Struct):
-    index: int = 0
-    finish_reason: str | None = None
-    text: msgspec.Raw = _NOTHING
-    delta: _Delta | None = None
-
-    @property
-    def says(self) -> bool:
-        """Whether it brings a part of the answer."""
-        if bytes(self.text) not in _EMPTY:
-            return True
-        delta = self.delta or _NO_DELTA
-        return (
-            bytes(delta.content) not in _EMPTY
-            or bytes(delta.reasoning_content) not in _EMPTY
-            or bytes(delta.reasoning) not in _EMPTY
-            or bytes(delta.tool_calls) not in _EMPTY
-        )
-
-
-class _Response(msgspec.Struct):
-    usage: _Usage | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    type: str = ""
-    response: _Response | None = None
-    error: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Answer(msgspec.Struct):
-    usage: _Usage | None = None
-
-
-_PART_TYPES: Final = (".delta", "_delta")
-_decode_chunk: Final = msgspec.json.Decoder(_Chunk).decode
-_decode_answer: Final = msgspec.json.Decoder(_Answer).decode
-_LAST_TYPES: Final = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "message_stop"}
-)
-
-
-def usage_of(answer: bytes) -> Usage | None:
-    """Return the tokens that a whole JSON answer tells of."""
-    if b'"usage"' not in answer:
-        return None
-    try:
-        usage = _decode_answer(answer).usage
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return usage.counted() if usage else None
-
-
 class StreamWatch:
     """Follows one completion stream while its bytes pass."""
+
+    __slots__ = (
+        "_counted", "_ends_with_done", "_finished", "_has_error", "_is_done", "_lessons_left",
+        "_like", "_near", "_parts", "_reader",
+    )  # fmt: skip
 
     def __init__(self, *, ends_with_done: bool) -> None:
         self._counted: Usage | None = None
@@ -276,6 +188,9 @@ class StreamWatch:
         self._is_done = False
         self._has_error = False
         self._finished: dict[int, bool] = {}
+        self._like: Likeness | None = None
+        self._near: Likeness | None = None  # the same while no event is half there
+        self._lessons_left = LESSONS_MAX
 
     @property
     def usage(self) -> Usage | None:
@@ -294,10 +209,23 @@ class StreamWatch:
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes that may go to the client now: everything up to the last whole event."""
+        near = self._near
+        if near is not None and near.holds(data):
+            self._parts += 1
+            return data
         passed, events = self._reader.feed(data)
         for event in events:
             self._observe(event.data)
+        self._near = self._likeness(data, len(events)) if self._reader.is_between else None
         return passed
+
+    def _likeness(self, data: bytes, events: int) -> Likeness | None:
+        """Return what the next event is perhaps like, after *data* that brought so many."""
+        like = self._like
+        if events == 1 and self._lessons_left and not (like and like.frames(data)):
+            self._lessons_left -= 1
+            like = self._like = likeness_of(data) or like
+        return like
 
     def end(self) -> tuple[StreamEnd, bytes]:
         """Return how the stream ended, and what was still held back."""
@@ -320,12 +248,10 @@ class StreamWatch:
         if data == b"[DONE]":
             self._is_done = True
             return
-        try:
-            chunk = _decode_chunk(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return  # not ours to judge: it passes
-        if chunk.type.endswith(_PART_TYPES):
-            self._parts += 1
+        chunk = read_chunk(data)
+        if chunk is None:
+            return
+        self._parts += chunk.is_part
         for choice in chunk.choices or ():
             self._parts += choice.says
             # Some engines write an empty one where others write null.
@@ -333,10 +259,6 @@ class StreamWatch:
                 self._finished[choice.index] = True
             elif len(self._finished) < CHOICES_MAX:
                 self._finished.setdefault(choice.index, False)
-        usage = chunk.usage or (chunk.response and chunk.response.usage)
-        if usage:
-            self._counted = usage.counted()
-        if chunk.type in _LAST_TYPES:
-            self._is_done = True
-        if bytes(chunk.error) != b"null":
-            self._has_error = True
+        self._counted = chunk.counted or self._counted
+        self._is_done = self._is_done or chunk.is_last
+        self._has_error = self._has_error or chunk.has_error

@@ -33,6 +33,7 @@ from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head
 
 Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
+_FOR_ROUTER: Final = (Head, Data, End, Fail, Credit)
 _OK: Final = 200
 _ENDED: Final = "ended"
 
@@ -175,10 +176,12 @@ class GatewayStream:
             self._length.read(data)
         if head is not None:
             self.step(EngineHead(head.status, head.headers, data, ended))
-        elif data:
-            self.step(EngineData(data, ended))
-        else:
+        elif not data:
             self.step(ENGINE_END)
+        elif ended or (seq := self.callee.passes(time.monotonic(), len(data))) < 0:
+            self.step(EngineData(data, ended))
+        elif not self.way.publish(frames.data(self.callee.stream, seq, data)):
+            self.step(CarrierLost())
 
     def on_failed(self, kind: FailKind, message: str) -> None:
         """The answer will not come, or not wholly."""
@@ -192,7 +195,7 @@ class GatewayStream:
     # The rest.
 
     def _send(self, frame: CalleeAction) -> None:
-        assert isinstance(frame, Head | Data | End | Fail | Credit)
+        assert isinstance(frame, _FOR_ROUTER)
         payload = frames.encode(frame)
         if self.callee.ended:
             is_fail = isinstance(frame, Fail)
