@@ -36,6 +36,9 @@ _BEFORE_VALUE: Final = {ord("{"): b'{"<":', ord("["): b"["}
 _BEFORE_NEXT: Final = {ord("{"): b'{"<":0,', ord("["): b"[0,"}
 """Opens what was cut behind a comma; another value must follow, as it must there."""
 _AFTER_COMMA: Final = {ord("{"): b'">":0', ord("["): b"0"}
+_ROUNDS: Final = 4
+"""In which pairs of brackets are taken out, of at most two levels each: items of lists are alike,
+and one by one they cost more than everything else."""
 _HOPS_MAX: Final = 64
 """Texts that are passed over in search of a comma outside of them; two are in the way, or three."""
 _BLANKS: Final = b" \t\r\n"
@@ -156,8 +159,8 @@ class Sifter:
     def _read_on(self) -> bool:
         """Read up to a boundary as late as can be found; return whether more can be read."""
         rest = self._rest
-        if self._boundary.in_text and b'"' not in rest:
-            # Nearly all of a large body: the text goes on.
+        if self._boundary.in_text and _is_all_text(rest):
+            # As in nearly all of a large body.
             end = _escapes_end(rest)
             return end > 0 and self._read(end, self._boundary, touches=False) and self._goes_on
         masked = _masked(rest)
@@ -226,11 +229,12 @@ class Sifter:
         touches = len(before) <= 1 and not (in_text and b'"' not in masked)
         # Texts without brackets are empty now; where one ends and the next begins is no matter.
         structure = masked.translate(None, _NOT_STRUCTURE).replace(b'""', b"")
-        stack = bytearray(before)
-        for bracket in b"".join(structure.split(b'"')[in_text::2]):
+        stack, outside = bytearray(before), b"".join(structure.split(b'"')[in_text::2])
+        outside, levels = _without_pairs(outside)
+        for bracket in outside:
             if bracket in _OPENING:
                 stack.append(bracket)
-                if len(stack) > NESTING_MAX:
+                if len(stack) > NESTING_MAX - levels:
                     return None
             elif stack:
                 stack.pop()
@@ -310,11 +314,30 @@ class Sifter:
         return True
 
 
+def _is_all_text(data: bytes) -> bool:
+    """Return whether a text surely goes on behind *data*: every quote in it is escaped."""
+    if b'"' not in data:
+        return True
+    return b'\\\\"' not in data and data.count(b'"') == data.count(b'\\"')
+
+
 def _masked(data: bytes) -> bytes:
     """Return *data* with no quotes but those that begin or end a text."""
     if b"\\" not in data:
         return data
     return data.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+
+
+def _without_pairs(brackets: bytes) -> tuple[bytes, int]:
+    """Return *brackets* without most of what opens and closes again, and how deep that may be."""
+    levels = 0
+    for _ in range(_ROUNDS):
+        left = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if left == brackets:
+            break
+        brackets = left
+        levels += 2
+    return brackets, levels
 
 
 def _escapes_end(text: bytes) -> int:
