@@ -246,6 +246,23 @@ def test_before_the_map_is_known_nothing_is_done() -> None:
     assert machine.why_not() == ""
 
 
+def test_agents_are_heard_before_anything_is_decided_though_the_map_comes_late() -> None:
+    """What they run is known only then: else all of it would be too much."""
+    config = parts.config("a", lease=LeaseConfig(kind="none"))
+    machine = PlacerMachine(
+        config, name="one", instance="i", rng=random.Random(0), now=0.0, wall=0.0
+    )
+    machine.step(1.0, 1.0, m.Tick())
+    changed = m.Changed(records=(parts.agent(1), parts.engine(2, "a")), is_whole=True)
+    actions = machine.step(60.0, 60.0, changed)
+    assert any(isinstance(action, m.Tell) for action in actions)
+    assert not any(isinstance(action, m.Plan) for action in actions)
+    waited = machine.step(61.0, 61.0, m.Tick())
+    assert not any(isinstance(action, m.Plan) for action in waited)
+    late = machine.step(62.5, 62.5, m.Tick())
+    assert any(isinstance(action, m.Plan) for action in late)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_through_loss_deaths_and_shifts_the_plan_is_reached(seed: int) -> None:
     """No GPU is held twice, no last replica stopped, no move done twice; at the end all is well."""

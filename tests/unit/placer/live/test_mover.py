@@ -348,3 +348,18 @@ def test_a_start_says_what_the_model_is_configured_for() -> None:
     (start,) = sent(one.step(a=1))
     told = msgspec.structs.asdict(start)
     assert {told["template"], told["model"]} == {parts.TEMPLATE, "a"}
+
+
+def test_what_is_found_stays_until_it_is_decided_about() -> None:
+    """A decision that did not know of it does not mean to end it."""
+    one = Scene()
+    known, found = one.serve(0, "a"), one.serve(1, "b")
+    one.mover.target = {one.fleet.group(known): 1}
+    decided = one.mover.target
+    one.mover.keep([found])
+    assert one.mover.target == {one.fleet.group(known): 1, one.fleet.group(found): 1}
+    assert len(decided) == 1
+    assert sent(one.mover.step(one.now, WALL, term=1, demanded=())) == []
+    one.mover.target = None
+    one.mover.keep([found])
+    assert one.mover.target is None

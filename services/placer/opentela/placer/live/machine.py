@@ -69,7 +69,7 @@ class PlacerMachine:
         )
         self._own_term = int(wall * 1000)
         self._epoch = 0
-        self._led_at = -math.inf
+        self._led_at = self._whole_at = -math.inf
         self._is_leading = self._is_whole = self._is_over = False
         self._number = 0
         self._led_term = 0
@@ -160,7 +160,8 @@ class PlacerMachine:
             case m.Used(records=records):
                 self._demands.add(self._now, records)
             case m.Changed(records=records, is_whole=is_whole):
-                self._is_whole = self._is_whole or is_whole
+                if is_whole and not self._is_whole:
+                    self._is_whole, self._whole_at = True, self._now
                 for life, why in self.fleet.apply(self._now, records):
                     self._say([self.mover.ended(self._now, life, why)])
             case m.Held():
@@ -182,6 +183,7 @@ class PlacerMachine:
         steps = self.mover.answered(self._now, agent, held.holding)
         found, ended = self.fleet.hear(self._now, self._wall, agent, held.holding)
         steps += [Say("ADOPTED", life, "found at its agent") for life in found]
+        self.mover.keep(found)
         steps += [self.mover.ended(self._now, life, why) for life, why in ended]
         self._say(steps)
 
@@ -246,7 +248,8 @@ class PlacerMachine:
         self._look()
         agents = [one for one in self.fleet.agents.values() if one.is_live]
         unheard = any(one.heard_at < self._led_at for one in agents)
-        if unheard and self._now - self._led_at < ANSWER_S:
+        # Before the map is whole nobody is known who could be asked.
+        if unheard and self._now - max(self._led_at, self._whole_at) < ANSWER_S:
             return
         if not self._config.dry_run:
             demanded = self._survey.demanded(self._now)

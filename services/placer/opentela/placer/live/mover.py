@@ -112,6 +112,15 @@ class Mover:
             return Say("FREED", life, reason)
         return self._failed(now, life, reason)
 
+    def keep(self, found: Collection[Life]) -> None:
+        """Count replicas that were found as wanted until the next decision, which knows of them."""
+        if self.target is None or not found:
+            return
+        self.target = dict(self.target)
+        for life in found:
+            group = self._fleet.group(life)
+            self.target[group] = self.target.get(group, 0) + 1
+
     def locked(self, now: float, life: Life) -> bool:
         """Return whether *life* is too young to be stopped."""
         return now - life.began_at < self._cool_down_s
