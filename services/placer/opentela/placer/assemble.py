@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from opentela.core.errors import ConfigError, UsageError
-from opentela.placer import catalogue
+from opentela.placer import catalogue, hf_config
 from opentela.placer.files import (
     CapacityEntry,
     DemandEntry,
@@ -98,7 +100,8 @@ def wanted_of(entry: DemandEntry, read_json: ReadJson) -> Wanted:
         ConfigError: It is unknown how it is to be run.
         UsageError: The model is not in the catalogue, or its `config.json` is none.
     """
-    model = _model(entry, read_json)
+    model, w_dtype = _model(entry, read_json)
+    entry = msgspec.structs.replace(entry, w_dtype=w_dtype)
     check_run(entry)
     workload = Workload(
         rate_rps=entry.rate_rps,
@@ -135,11 +138,16 @@ def check_run(entry: DemandEntry | ServedEntry) -> None:
             )
 
 
-def _model(entry: DemandEntry, read_json: ReadJson) -> Model:
+def _model(entry: DemandEntry, read_json: ReadJson) -> tuple[Model, str]:
+    """Return the model, and how its weights are stored."""
     if not entry.config:
-        return catalogue.model(entry.model)
+        return catalogue.model(entry.model), entry.w_dtype or "bf16"
     try:
-        return catalogue.model_from_hf_config(read_json(entry.config), id=entry.model)
+        config = read_json(entry.config)
+        return (
+            hf_config.model(config, id=entry.model),
+            entry.w_dtype or hf_config.stored_as(config),
+        )
     except UsageError as error:
         raise UsageError(f"config {entry.config}: {error}", remedy=error.remedy) from error
 

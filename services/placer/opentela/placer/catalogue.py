@@ -1,6 +1,6 @@
 """Which GPUs, models and engines are known, with where each fact is from.
 
-A model that is not listed is read from the `config.json` that lies beside its weights.
+A model that is not listed is read from the `config.json` that lies beside its weights (`hf_config`).
 """
 
 import csv
@@ -8,7 +8,7 @@ import functools
 import importlib.resources
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -82,94 +82,6 @@ def model(name: str) -> Model:
 def engine(name: str) -> Engine:
     """Return the engine of that id, or say which there are."""
     return _known("engine", name, engines())
-
-
-def model_from_hf_config(config: Mapping[str, Any], *, id: str) -> Model:  # noqa: A002 - the field
-    """Return the model that a Hugging Face `config.json` describes.
-
-    Raises:
-        UsageError: If a field that nothing can stand in for is missing or no number.
-    """
-    text = config.get("text_config", config)
-    heads = _number(text, "num_attention_heads", "n_head")
-    hidden = _number(text, "hidden_size", "n_embd", "d_model")
-    experts = _number(text, "num_local_experts", "n_routed_experts", "num_experts", default=0)
-    layers = _number(text, "num_hidden_layers", "n_layer")
-    ffn = _number(text, "intermediate_size", "ffn_dim", "n_inner", default=4 * hidden)
-    return Model(
-        id=id,
-        hf_id=str(config.get("_name_or_path", "")),
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=_kv_heads(text, heads),
-        head_dim=_number(text, "head_dim", default=0) or hidden // heads,
-        ffn=ffn,
-        gated=_is_gated(text),
-        vocab=_number(text, "vocab_size"),
-        tied=bool(text.get("tie_word_embeddings", False)),
-        context_max=_number(text, "max_position_embeddings", "n_positions", default=0),
-        experts=experts,
-        experts_active=_number(text, "num_experts_per_tok", "experts_per_token", default=0)
-        if experts
-        else 0,
-        expert_ffn=_number(text, "moe_intermediate_size", default=ffn) if experts else 0,
-        experts_shared=_number(text, "n_shared_experts", default=0) if experts else 0,
-        dense_layers=_number(text, "first_k_dense_replace", default=0) if experts else 0,
-        attention=_attention(text, heads),
-        **_window(text),
-        source="config.json",
-    )
-
-
-_UNGATED: Final = frozenset(
-    {"opt", "bloom", "gpt_neox", "gpt2", "gpt_bigcode", "falcon", "apertus"}
-)
-"""Model types whose MLP has one up projection; all others gate it with a second."""
-
-
-def _is_gated(config: Mapping[str, Any]) -> bool:
-    return config.get("model_type") not in _UNGATED
-
-
-def _kv_heads(config: Mapping[str, Any], heads: int) -> int:
-    if config.get("multi_query"):
-        return 1
-    return _number(config, "num_key_value_heads", "num_kv_heads", default=heads)
-
-
-def _attention(config: Mapping[str, Any], heads: int) -> str:
-    if config.get("kv_lora_rank"):
-        return "mla"
-    if config.get("linear_num_value_heads"):
-        return "hybrid_gdn"
-    kv_heads = _kv_heads(config, heads)
-    return {heads: "mha", 1: "mqa"}.get(kv_heads, "gqa")
-
-
-def _window(config: Mapping[str, Any]) -> dict[str, int]:
-    """Return which layers see a window only."""
-    kinds = config.get("layer_types") or []
-    window = config.get("sliding_window") or 0
-    if config.get("linear_num_value_heads"):
-        return {"full_attention_every": _number(config, "full_attention_interval", default=4)}
-    if not window or config.get("use_sliding_window") is False:
-        return {}
-    full = sum(kind == "full_attention" for kind in kinds)
-    every = config.get("sliding_window_pattern") or (round(len(kinds) / full) if full else 0)
-    return {"window": window, "full_attention_every": int(every)}
-
-
-def _number(config: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    for name in names:
-        value = config.get(name)
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise UsageError(f"config.json: {name} must be a whole number, not {value!r}")
-            return value
-    if default is None:
-        raise UsageError(f"config.json: {names[0]} is missing; give the model's own config.json")
-    return default
 
 
 def _gpu(row: Mapping[str, str]) -> Gpu:

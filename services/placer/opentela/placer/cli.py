@@ -94,7 +94,11 @@ def plan(
     "--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor parallelism."
 )
 @click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline stages.")
-@click.option("--w-dtype", default="bf16", show_default=True, help="How weights are stored.")
+@click.option(
+    "--w-dtype",
+    default="",
+    help="How weights are stored.  [default: as config.json says, or bf16]",
+)
 @click.option("--kv-dtype", default="bf16", show_default=True, help="How the KV cache is stored.")
 @click.option("--engine", default="vllm", show_default=True, help="An engine of the catalogue.")
 @click.option("--in-tokens", type=Amount(1.0), default=512.0, show_default=True)

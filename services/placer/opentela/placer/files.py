@@ -40,7 +40,8 @@ class DemandEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         cv: Burstiness: coefficient of variation of the gaps between arrivals; 1 is Poisson.
         prefix_hit: Share of prompt tokens that are found in the prefix cache.
         ttft_s: Promised mean time to first token; tpot_s per token after it; e2e_s for all of it.
-        w_dtype: How weights are stored; kv_dtype: how the KV cache is.
+        w_dtype: How weights are stored; empty for what `config` says, or bf16. kv_dtype: how the
+            KV cache is.
         engine: Engine of the catalogue.
         tp: Sizes of tensor parallelism that may be used; empty for every one that works.
         pp: Pipeline stages that may be used; empty for one, or more where it needs them.
@@ -62,7 +63,7 @@ class DemandEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ttft_s: Positive = float("inf")
     tpot_s: Positive = float("inf")
     e2e_s: Positive = float("inf")
-    w_dtype: str = "bf16"
+    w_dtype: str = ""
     kv_dtype: str = "bf16"
     engine: str = "vllm"
     tp: tuple[Count, ...] = ()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from opentela.core.errors import UsageError
-from opentela.placer import catalogue, files
+from opentela.placer import catalogue, files, hf_config
 from opentela.placer.shapes import (
     DTYPE_BYTES,
     Floats,
@@ -46,12 +46,13 @@ def simulated(
     Raises:
         UsageError: A name is unknown, or the shape cannot run.
     """
+    read, w_dtype = _model(model, w_dtype)
     for option, dtype in (("--w-dtype", w_dtype), ("--kv-dtype", kv_dtype)):
         if dtype not in DTYPE_BYTES:
             known = ", ".join(DTYPE_BYTES)
             raise UsageError(f"{option}: no numbers are stored as {dtype!r}", remedy=f"use {known}")
     shape = ReplicaShape(
-        model=_model(model), gpu=catalogue.gpu(gpu), tp=tp, pp=pp,
+        model=read, gpu=catalogue.gpu(gpu), tp=tp, pp=pp,
         w_dtype=w_dtype, kv_dtype=kv_dtype, engine=catalogue.engine(engine).id,
     )  # fmt: skip
     load = Workload(rate_rps=0.0, in_len=in_tokens, out_len=out_tokens, in_cv=1.0, out_cv=1.0)
@@ -118,11 +119,15 @@ def _lengths(mean: float, count: int, draw: np.random.Generator) -> Any:
     return np.maximum(values.round(), 1).astype(np.int64)
 
 
-def _model(name: str) -> Model:
+def _model(name: str, w_dtype: str) -> tuple[Model, str]:
     if not name.endswith(".json"):
-        return catalogue.model(name)
+        return catalogue.model(name), w_dtype or "bf16"
     path = Path(name)
-    return catalogue.model_from_hf_config(files.read_json(path), id=path.resolve().parent.name)
+    config = files.read_json(path)
+    return (
+        hf_config.model(config, id=path.resolve().parent.name),
+        w_dtype or hf_config.stored_as(config),
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -74,7 +74,7 @@ def _check_model(model: ModelConfig) -> None:
     for field in ("w_dtype", "kv_dtype"):
         said = getattr(model, field)
         _require(
-            said in DTYPE_BYTES,
+            said in DTYPE_BYTES or (field == "w_dtype" and not said),
             f"{where}: {field} = {said} is unknown",
             "give one of " + ", ".join(sorted(DTYPE_BYTES)),
         )

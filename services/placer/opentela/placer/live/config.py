@@ -24,7 +24,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         known_as: Its name in the catalogue, or of `config`; empty when that is `name`.
         config: Its `config.json` of Hugging Face, for one that the catalogue does not have.
         engine: Of the catalogue, for the simulator.
-        w_dtype: As weights are stored, for the simulator.
+        w_dtype: As weights are stored, for the simulator; empty for what `config` says, or bf16.
         kv_dtype: As the KV cache is stored, for the simulator.
         quantisation: What the engine is told of the weights; empty for the template's own.
         engine_kv_dtype: What the engine is told of the KV cache; empty for the template's own.
@@ -49,7 +49,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     known_as: str = ""
     config: str = ""
     engine: str = "vllm"
-    w_dtype: str = "bf16"
+    w_dtype: str = ""
     kv_dtype: str = "bf16"
     quantisation: str = ""
     engine_kv_dtype: str = ""
