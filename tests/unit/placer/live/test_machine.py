@@ -110,6 +110,16 @@ def test_every_command_has_its_decision_and_its_outcome(seed: int) -> None:
     assert ledger.faults(one.events) == []
 
 
+def test_who_follows_says_who_decides() -> None:
+    """What it has decided itself once is long past."""
+    one = world(placers=2)
+    one.run(4, until=lambda: one.leader() is not None)
+    one.run(2)
+    told = {placer.is_leading: placer.status(one.now, 0.0) for placer in one.placers}
+    assert told[False]["reason"] == f"{told[True]['leader']} decides"
+    assert "decides" not in str(told[True]["reason"])
+
+
 def test_a_leader_says_which_term_is_over_and_why() -> None:
     """It may not know who leads now."""
     one = world(placers=2)

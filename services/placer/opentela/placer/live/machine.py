@@ -123,12 +123,14 @@ class PlacerMachine:
     def status(self, now: float, wall: float) -> dict[str, object]:
         """Return what `/status` tells."""
         asked = self._survey.asked(now)
+        follows = self._lease.leader if not self._is_leading else ""
         return {
             "leads": self._is_leading,
             "leader": self._name if self._is_leading else self._lease.leader,
             "term": self.term,
             "dry_run": self._config.dry_run,
             **account.status(self.decided, asked, self._survey.running(now, wall)),
+            **({"reason": f"{follows} decides"} if follows else {}),
             "notes": list(self._notes()),
             "agents": account.agents(self.fleet, now),
             "replicas": account.replicas(self.fleet, now),
