@@ -1,7 +1,9 @@
 """What every test starts with, and what none leaves behind."""
 
 import gc
+import inspect
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import structlog
@@ -9,6 +11,9 @@ from hypothesis import settings
 
 from opentela.telemetry import log
 from opentela.testing import warden
+
+REAL: Final = ("nats", "engine", "slurm", "netns")
+"""Markers of tests that start processes; others with something to leave are coroutines."""
 
 
 def pytest_configure() -> None:
@@ -30,17 +35,28 @@ def keep_log_configuration() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Look no more at what stays for the whole run: collecting the rest is cheap then."""
+    """Look no more at what stays for the whole run: to collect the rest is cheap then."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leave_little() -> Iterator[None]:
+    """Look no more at what a module's imports and caches have added."""
+    yield
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def leave_nothing() -> Iterator[None]:
-    """Find what a test has left while it can still be said whose it is.
+def leave_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Find what a test of real things has left while it can still be said whose it is.
 
     A socket that nobody closed, or a coroutine that nobody awaited, would otherwise fail whichever
     test runs when it is collected.
     """
     yield
-    gc.collect()
+    if inspect.iscoroutinefunction(request.function) or any(
+        request.node.get_closest_marker(name) for name in REAL
+    ):
+        gc.collect()
