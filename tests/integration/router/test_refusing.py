@@ -218,12 +218,32 @@ async def test_a_request_names_its_host_and_version(bench: Bench, head: bytes, w
     assert not bench.link.streams
 
 
-async def test_slow_and_idle_connections_are_closed_is_not_built(bench: Bench) -> None:
+async def test_a_tunnel_is_not_built(bench: Bench) -> None:
     """This is no proxy."""
     client = await bench.client()
     answer = await client.ask(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n\x16\x03\x01")
     assert answer.error["code"] == "method_not_allowed"
     assert await client.ended() == b""
+
+
+@pytest.mark.parametrize(
+    ("version", "lines"),
+    [
+        ("1.1", ["Transfer-Encoding: gzip, chunked"]),
+        ("1.1", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"]),
+        ("1.0", ["Transfer-Encoding: chunked"]),
+    ],
+)
+async def test_a_body_is_coded_in_no_other_way_than_in_chunks(
+    bench: Bench, version: str, lines: list[str]
+) -> None:
+    """An engine would take what is compressed on the way for what was asked."""
+    client = await bench.client()
+    head = "\r\n".join((f"POST /v1/completions HTTP/{version}", "Host: a", *lines, "", ""))
+    answer = await client.ask(head.encode() + b'd\r\n{"model":"m"}\r\n0\r\n\r\n')
+    assert (answer.status, "chunked" in answer.error["message"]) == (501, True)
+    assert await client.ended() == b""
+    assert not bench.link.streams
 
 
 async def test_slow_and_idle_connections_are_closed(make_bench: MakeBench) -> None:

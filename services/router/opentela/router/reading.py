@@ -22,6 +22,11 @@ NOT_HTTP: Final = Fault(kind=FaultKind.BAD_REQUEST, message="The request is not 
 NO_HOST: Final = Fault(
     kind=FaultKind.BAD_REQUEST, message="The request must have one header Host, and only one."
 )
+CODED: Final = Fault(
+    kind=FaultKind.BAD_REQUEST,
+    status=501,
+    message="The only Transfer-Encoding is chunked, and in HTTP/1.1 alone.",
+)
 TOO_SLOW: Final = Fault(
     kind=FaultKind.REQUEST_TIMEOUT, message="The request did not arrive in time."
 )
@@ -190,9 +195,17 @@ class Reading:
         self.expects = self.expects and not self.is_http10
         if self.length > self.body_bytes_max:
             return self.too_large()
+        return self._ill_framed()
+
+    def _ill_framed(self) -> Fault | None:
+        """Return why other readers could take this head for another: RFC 9112, 3.2 and 6.1."""
         hosts = sum(name == b"host" for name, _ in self.headers)
-        # RFC 9112 section 3.2
-        return NO_HOST if hosts > 1 or not (hosts or self.is_http10) else None
+        if hosts > 1 or not (hosts or self.is_http10):
+            return NO_HOST
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if not codings:
+            return None
+        return CODED if self.is_http10 or [one.lower() for one in codings] != [b"chunked"] else None
 
     def value_of(self, name: bytes) -> bytes:
         """Return the value of the first header *name* (lower case), or nothing."""
