@@ -125,8 +125,33 @@ def commands(placers: list[Service], event: str) -> list[str]:
     return [line["command"] for placer in placers for line in placer.events(event)]
 
 
+def roles(placers: list[Service]) -> tuple[Service, Service]:
+    """Return who leads, and the other."""
+    leader = next(one for one in placers if one.status()["leads"])
+    return leader, next(one for one in placers if one is not leader)
+
+
+def freeze_until_another_leads(leader: Service, other: Service) -> None:
+    """Stop a placer's process for longer than its lease; once it goes on it knows at once."""
+    leader.process.send(signal.SIGSTOP)
+    other.wait_for("placer_led", within_s=TAKEN_OVER_WITHIN_S)
+    other.wait_for("replica_found", within_s=TAKEN_OVER_WITHIN_S)
+    leader.process.send(signal.SIGCONT)
+    leader.wait_for("placer_deposed", within_s=TAKEN_OVER_WITHIN_S)
+
+
+def settle(audits: Audits) -> None:
+    """Wait until everything that was begun has come to its end, and all was told as it must."""
+    wait_until(
+        lambda: ledger.faults(audits.events()) == [],
+        "a history without faults",
+        within_s=MOVED_WITHIN_S,
+        detail=lambda: "\n".join(ledger.faults(audits.events())),
+    )
+
+
 def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> None:
-    """Although the leading placer is frozen in the middle: the other goes on, nothing is done twice.
+    """Although the leader is frozen in the middle: the other goes on, and nothing is done twice.
 
     Once it thaws it follows. Every command has its decision, and what came of it is told.
     """
@@ -146,8 +171,7 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     wait_for_models(router, "tiny", sessions=3, within_s=MOVED_WITHIN_S)
     histories = [burst.finish()]
 
-    leader = next(one for one in placers.values() if one.status()["leads"])
-    other = next(one for one in placers.values() if one is not leader)
+    leader, other = roles(list(placers.values()))
     before = len(list(leader.events("replica_stop_told")))
     burst = Load(product, router, model="small", concurrency=5)
     wait_until(
@@ -155,11 +179,7 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
         "the leader in the middle of its moves",
         within_s=MOVED_WITHIN_S,
     )
-    leader.process.send(signal.SIGSTOP)
-    other.wait_for("placer_led", within_s=TAKEN_OVER_WITHIN_S)
-    other.wait_for("replica_found", within_s=TAKEN_OVER_WITHIN_S)
-    leader.process.send(signal.SIGCONT)
-    leader.wait_for("placer_deposed", within_s=TAKEN_OVER_WITHIN_S)
+    freeze_until_another_leads(leader, other)
     wait_for_models(router, "small", sessions=3, within_s=MOVED_WITHIN_S)
     wait_until(lambda: sessions(router, "tiny") == 1, "one tiny left", within_s=MOVED_WITHIN_S)
     histories.append(burst.finish())
@@ -168,15 +188,10 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     for history in histories:
         verify(history, longest_s=LONGEST_S)
         assert [one.describe() for one in history if not one.claims_success] == []
+    settle(audits)
     both = [leader, other]
     told = commands(both, "replica_start_told")
     assert len(told) == len(set(told))
     assert commands(both, "replica_failed") == []
     done = [line["start"] for agent in agents for line in agent.events("replica_started")]
     assert sorted(done) == sorted(told)
-    wait_until(
-        lambda: ledger.faults(audits.events()) == [],
-        "a history without faults",
-        within_s=MOVED_WITHIN_S,
-        detail=lambda: "\n".join(ledger.faults(audits.events())),
-    )

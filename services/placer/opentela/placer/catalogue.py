@@ -1,6 +1,6 @@
 """Which GPUs, models and engines are known, with where each fact is from.
 
-A model that is not listed is read from the `config.json` that lies beside its weights (`hf_config`).
+A model that is not listed is read from its `config.json` (`hf_config`).
 """
 
 import csv
