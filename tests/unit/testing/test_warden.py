@@ -15,7 +15,8 @@ from opentela.testing import warden
 mark = warden.watch()
 assert warden.watch() == mark
 code = "import os, signal; print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
-child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+words = [sys.executable, "-c", code]
+child = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
 print(mark, flush=True)
 if "stay" in sys.argv:
