@@ -26,7 +26,6 @@ OTELA: Final = (sys.executable, "-m", "opentela.cli")
 PROVIDER: Final = "acme"
 NOTHING_TO_LEARN: Final = "peers.learn_s=0.3"
 """For the first registry of a mesh without sessions: it need not listen long before it answers."""
-
 _WRITERS: Final = {("mesh", name) for name in ("init", "role", "leaf", "invite")}
 FETCH_WITHIN_S: Final = 20.0
 _FETCH: Final = "import sys; from tests.e2e.product import fetch; print(fetch(*sys.argv[1:]))"
