@@ -3,7 +3,7 @@
 import itertools
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opentela.router.sse import EVENT_BYTES_MAX, SseEvent, SseReader, StreamWatch
@@ -105,7 +105,6 @@ def test_events_that_are_known_by_their_looks_say_what_they_say_when_read(
     assert knows.usage == reads.usage
 
 
-@settings(deadline=None)  # megabytes, on a machine that may be busy
 @given(st.lists(st.sampled_from([b"data: ", b"x" * 1000, b"\n", b"\r", b"\n\n", b"data: y\n\n"])))
 def test_nothing_is_held_without_limit(parts: list[bytes]) -> None:
     """And bytes pass also then."""
