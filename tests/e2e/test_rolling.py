@@ -19,7 +19,7 @@ REGISTRIES = ("first", "second", "third")
 LONGEST_S = 15.0
 READY_WITHIN_S = 40.0
 PATIENT = ("detector.late_beats=3", "detector.lease_beats=5")
-"""On shared cores a session may well stand still for two seconds: that is not what is looked for."""
+"""On shared cores a session may stand still for two seconds: that is not what is looked for."""
 
 
 @pytest.fixture

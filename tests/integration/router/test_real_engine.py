@@ -73,7 +73,7 @@ async def real() -> AsyncIterator[Real]:
 
 
 async def leave(real: Real, stage: str) -> float:
-    """Ask and leave; return the seconds until its connection had ended, in the middle the engine."""
+    """Ask and leave; return the seconds until its connection, in the middle its work, had ended."""
     client = await real.client()
     asked = {"model": "m", "prompt": "One, two,", "max_tokens": STAGES[stage]}
     body = json.dumps({**asked, "stream": stage != "unary"}).encode()

@@ -111,7 +111,7 @@ class NeverRouteToTheEnded:
 
 
 class NeverTwiceOnOneSession:
-    """No request is tried twice on one session that cannot only be slow, or while there are others."""
+    """No request is tried twice on one session, unless that may be slow and there is no other."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
