@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 from opentela.router.members import Member, MembersError, members
 
 SLICE_BYTES: Final = 64 * 1024
-"""From so many bytes on a slice is read; it is as long as what came at once, at most some 300 KB."""
+"""From so many bytes on a slice is read; as long as what came at once, at most some 300 KB."""
 UNCUT_BYTES_MAX: Final = 1024 * 1024
 """Bytes in a row that cannot be cut, such as blanks: nobody sends that."""
 FIELDS_MAX: Final = 1024

@@ -1,7 +1,7 @@
 """Requests of one model on their way: which were answered or turned away by now.
 
 The times that a replay is judged by come from `queue`, for a whole trace at once. A placer learns
-of requests while they end, so here they pass one after another, as soon as the speed of then allows.
+of requests while they end, so here they pass one after another, as soon as that speed allows.
 """
 
 import heapq

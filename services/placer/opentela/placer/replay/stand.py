@@ -1,4 +1,4 @@
-"""Agents of a replay: they take the commands of a placer, and loading and draining take their time."""
+"""Agents of a replay: they take the commands of a placer; loading and draining take their time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
