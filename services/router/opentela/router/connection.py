@@ -106,10 +106,11 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _let_others(self) -> None:
-        """Read on in the next turn of the loop."""
+        """Read on in the turn after the next one, which is all for others."""
         if self._transport is not None and not self._is_reading_paused:
             self._transport.pause_reading()
-            self._gate.loop.call_soon(self._read_on)
+            loop = self._gate.loop
+            loop.call_soon(loop.call_soon, self._read_on)
 
     def _read_on(self) -> None:
         transport = self._transport
