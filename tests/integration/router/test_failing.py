@@ -341,17 +341,17 @@ async def test_a_slow_client_slows_its_session_and_no_other(bench: Bench) -> Non
     client.stop_reading()
     client.send(STREAM)
     stream = (await bench.opened()).head(200, EVENTS).data(DELTA)
-    for _ in range(500):
+    for _ in range(250):
         stream.data(part)
     # The kernel's buffers, the transport's and one window: the rest waits at the session.
     await bench.until(lambda: bench.link.streams[0].waiting_bytes > 0)
-    assert stream.credited < 500 * len(part)
+    assert stream.credited < 250 * len(part)
     bench.link.script = lambda late: late.answer(ANSWER)
     assert (await other.ask(post())).status == 200
     stream.data(STOP + DONE).end()
     client.go_on_reading()
     answer = await client.answer()
-    assert answer.body == DELTA + part * 500 + STOP + DONE
+    assert answer.body == DELTA + part * 250 + STOP + DONE
 
 
 async def test_after_a_pause_the_engine_has_its_whole_time_again(bench: Bench) -> None:
