@@ -111,23 +111,28 @@ LEVELS: Final = (
     "gpu",
     "engine,gpu",
     "build",
+    "family,format",
     "all of them",
 )
 """The kinds of levels at which effects are fitted, the widest first."""
+_SAME: Final[Mapping[str, str]] = {"fp16": "bf16"}
+"""Formats that kernels do not tell apart."""
 _ZEROS: Final = (0.0,) * len(LEVELS)
 
 
 def levels_of(shape: ReplicaShape) -> tuple[str, ...]:
     """Return the levels that act on *shape*, one of each of `LEVELS`."""
     gpu, name, model = shape.gpu.id, shape.engine, shape.model.id
+    family = engine(name).family
     return (
         "all",
         f"generation={engine(name).generation}",
-        f"family={engine(name).family}",
+        f"family={family}",
         f"engine={name}",
         f"gpu={gpu}",
         f"engine,gpu={name},{gpu}",
         f"build={shape.build},{model}" if shape.build else "build=",
+        f"family,format={family},{_SAME.get(shape.w_dtype, shape.w_dtype)}",
         f"all of them={name},{gpu},{model},{shape.w_dtype}",
     )
 

@@ -62,6 +62,7 @@ def test_a_row_that_is_cut_short_or_a_file_that_is_no_text_is_told(tmp_path: Pat
     ("engine", "version", "found"),
     [
         ("vllm", "0.5.x (2024)", "vllm-0.5"),
+        ("vllm", "0.12.0", "vllm-0.12"),
         ("vllm", "0.19.0", "vllm"),
         ("trtllm", "1.2.0rc6", "tensorrt-llm"),
         ("tensorrt-llm", "0.15.0", "tensorrt-llm-0.15"),

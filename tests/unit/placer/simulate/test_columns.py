@@ -35,10 +35,31 @@ def test_weights_are_multiplied_as_the_gpu_can(gpu: str, w_dtype: str, bits: str
 
 
 def test_a_bridge_joins_two_gpus_only() -> None:
-    """Beyond them, and without any link, it is PCIe."""
-    pair, four = (columns.link_bandwidth(shape(gpu="a100-80g-pcie").gpu, tp) for tp in (2, 4))
+    """Beyond them, and where it may or may not be fitted, it is PCIe."""
+    pair, four = (columns.link_bandwidth(shape(gpu="h100-94g-nvl").gpu, tp) for tp in (2, 4))
     assert pair > four
-    assert columns.link_bandwidth(shape(gpu="l40s-48g").gpu, 2) == pytest.approx(16e9)
+    assert columns.link_bandwidth(shape(gpu="a100-80g-pcie").gpu, 2) < 16e9
+
+
+def test_without_a_link_pcie_is_shared_by_how_many_there_are() -> None:
+    """Four reach half of it, eight behind two processors less."""
+    four, eight = (columns.link_bandwidth(shape(gpu="l40s-48g").gpu, tp) for tp in (4, 8))
+    assert four == pytest.approx(16e9)
+    assert eight < four
+
+
+def test_each_copy_of_attention_has_its_own_limits() -> None:
+    """Unless the shape sets them for the whole replica."""
+    mixture = {"model": "qwen3-30b-a3b", "tp": 1, "ep": 4}
+    whole, dealt, limited = (
+        columns.of([one], shipped())[0].batch_max[0, 0]
+        for one in (
+            shape("qwen3-30b-a3b"),
+            shape(**mixture),
+            shape(**mixture, max_batch=64),
+        )
+    )
+    assert (dealt, limited) == (4 * whole, 64)
 
 
 def test_a_width_that_was_not_measured_borrows_from_the_next_wider() -> None:

@@ -18,6 +18,7 @@ from opentela.placer.shapes import Floats
 
 GROUPINGS: Final[Mapping[str, int]] = {
     "gpu,engine,model": 8,
+    "curve": 3,
     "gpu": 7,
     "model": 5,
     "source": 7,
@@ -25,7 +26,8 @@ GROUPINGS: Final[Mapping[str, int]] = {
 }
 """Traits by which groups are left out, and into how many parts the groups are dealt at most.
 
-By `id` a third of the measurements is left out whatever they are: how well gaps are filled.
+By `id` a third of the measurements is left out whatever they are: how well gaps are filled. By
+`curve` a third of the configurations is, whatever their lengths and loads.
 """
 _ROUNDS: Final = 9
 """Of the fit without a part: enough to come within a hundredth of where more would lead."""

@@ -1,8 +1,10 @@
 """Fits the manners of engines and GPUs to measurements of whole replicas, by partial pooling.
 
 Every component of a step has a factor, whose logarithm is a sum of effects: one for all, one for
-the engine's family, for its version, for the GPU, and for the version on that GPU. One factor of
-the whole step is that of one model on all of these, for kernels suit one shape better than another.
+the engine's family, for its version, for the GPU, and for the version on that GPU. Routed experts
+have one more, for how weights are stored under that family, which writes a kernel for each format.
+One factor of the whole step is that of one model on all of these, for kernels suit one shape better
+than another.
 Each effect is drawn towards nothing by a prior, so that what is known of few measurements stays
 close to what is known of many, and an engine or GPU that was never measured gets what its relatives
 have. This is the maximum a posteriori estimate, found by Gauss-Newton steps on robust residuals.
@@ -13,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from opentela.placer.calibrate import facts
 from opentela.placer.calibrate.least_squares import huber_cost, huber_weights
 from opentela.placer.calibrate.points import METRICS, Measured, predict
 from opentela.placer.fit import COMPONENTS, LEVELS, levels_of
@@ -24,7 +27,7 @@ _NOISE: Final = 0.08
 """Logarithmic scatter of a measurement about a right model."""
 _TURN: Final = 2.0
 """Residuals beyond so many times the noise count like outliers."""
-_GROUP_FULL: Final = 25
+_GROUP_FULL: Final = 12
 """Measurements of one GPU, engine and model that count in full; more share that weight, since what
 is wrong about one is wrong about all."""
 _METRIC_WEIGHTS: Final[Mapping[str, float]] = {"ttft": 0.3, "tpot": 1.0, "e2e": 1.0, "rps": 1.0}
@@ -35,22 +38,24 @@ _NOTHING: Final = 5e-4
 _WRONG: Final = 3.0
 """The largest logarithmic error that is told apart."""
 
-_SECONDS: Final = (0.7, 0.7, 0.5, 0.4, 0.2, 0.2, 0.0, 0.0)
-_OPERATOR: Final = (0.3, 0.15, 0.15, 0.1, 0.12, 0.07, 0.0, 0.0)
-_WIDER: Final = (0.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0)
+_SECONDS: Final = (0.7, 0.7, 0.5, 0.4, 0.2, 0.2, 0.0, 0.0, 0.0)
+_OPERATOR: Final = (0.3, 0.15, 0.15, 0.1, 0.12, 0.07, 0.0, 0.0, 0.0)
+_WIDER: Final = (0.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0, 0.0)
 _PRIORS: Final[Mapping[str, tuple[float, ...]]] = {
     # Operators say nothing of these.
     **dict.fromkeys(("host", "host_tp", "seq", "layer", "request", "crowd"), _SECONDS),
     # Kernels that differ much between engines, or were timed less well.
-    **dict.fromkeys(("experts", "experts_floor", "quant", "quant4", "link"), _WIDER),
+    **dict.fromkeys(("experts_floor", "quant", "quant4", "link"), _WIDER),
+    # Grouped products are written anew for every format.
+    "experts": (0.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.3, 0.0),
     # Between kernels timed one after the other there is less than between those of an engine.
-    "floor": (0.8, 0.2, 0.2, 0.15, 0.15, 0.07, 0.0, 0.0),
+    "floor": (0.8, 0.2, 0.2, 0.15, 0.15, 0.07, 0.0, 0.0, 0.0),
     # KV made of latents goes through products that no timing of attention holds.
-    "latent": (1.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0),
+    "latent": (1.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0, 0.0),
     # Limits are set by whoever runs an engine on a GPU, hardly by the GPU.
-    "batch": (0.1, 0.05, 0.05, 0.15, 0.02, 0.3, 0.0, 0.0),
-    "drafted": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0),
-    "whole": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.05),
+    "batch": (0.1, 0.05, 0.05, 0.15, 0.02, 0.3, 0.0, 0.0, 0.0),
+    "drafted": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0),
+    "whole": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.0, 0.05),
 }
 """Standard deviations of effects before anything was measured, by the kinds of `LEVELS`."""
 _UNTIMED: Final = 3.0
@@ -177,6 +182,7 @@ def _weights(data: Measured) -> Floats:
     metric = np.array([_METRIC_WEIGHTS[name] for name in METRICS])
     weights: Floats = share[:, None] * metric
     for row, point in enumerate(data.points):
+        weights[row] *= facts.trust(point.quality)
         if point.mode == "closed_loop" and point.source == "aic_silicon":
             weights[row, METRICS.index("e2e")] = 0.0  # worked out from the other two
             weights[row, METRICS.index("rps")] = 0.0

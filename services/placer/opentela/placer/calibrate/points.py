@@ -14,6 +14,7 @@ import numpy as np
 
 from opentela.core.errors import UsageError, in_words
 from opentela.placer import catalogue
+from opentela.placer.calibrate import facts
 from opentela.placer.fit import Fit
 from opentela.placer.shapes import DTYPE_BYTES, Floats, ReplicaShape
 from opentela.placer.simulate import columns, steady
@@ -33,6 +34,9 @@ served it is only the time of a token, with as many sequences as may run."""
 
 _ENGINES: Final[Mapping[tuple[str, str], str]] = {
     ("vllm", "0.5"): "vllm-0.5",
+    ("vllm", "0.11"): "vllm-0.12",
+    ("vllm", "0.12"): "vllm-0.12",
+    ("vllm", "2025"): "vllm-0.12",
     ("vllm", "2023"): "vllm-2023",
     ("vllm", "mlperf"): "vllm-mlperf",
     ("tensorrt-llm", "0.12"): "tensorrt-llm-0.12",
@@ -91,6 +95,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
             "family": catalogue.engine(shape.engine).family,
             "model": shape.model.id,
             "gpu,engine,model": f"{shape.engine} {shape.gpu.id} {shape.model.id}",
+            "curve": f"{self.source} {shape.engine} {shape.gpu.id} {shape.model.id}"
+            f" {shape.w_dtype} {shape.tp} {shape.ep}",
         }[by]
 
 
@@ -149,13 +155,15 @@ def _point(row: Mapping[str, str]) -> Point | None:
     prompt = _number(row["in_len"])
     if np.isnan(prompt):
         prompt = next((v for task, v in _PROMPT_OF.items() if task in row["note"]), 200.0)
+    model = catalogue.model(row["model"])
+    tp, ep = facts.division(row, _size(row["tp"]), _ep(row), is_mixture=model.experts > 0)
     shape = ReplicaShape(
-        model=catalogue.model(row["model"]),
+        model=model,
         gpu=catalogue.gpu(row["gpu"]),
-        tp=_size(row["tp"]),
+        tp=tp,
         pp=_size(row["pp"] or "1"),
-        ep=_ep(row),
-        w_dtype=_stored(row["w_dtype"]),
+        ep=ep,
+        w_dtype=_stored(facts.stored(row)),
         kv_dtype=_stored(row["kv_dtype"] or _kv_dtype(row)),
         engine=engine,
         build=row["engine_ver"] if row["model"] in _GUESSING else "",
@@ -171,7 +179,7 @@ def _point(row: Mapping[str, str]) -> Point | None:
         source=row["source"],
         mode=row["mode"],
         shape=shape,
-        clients=float(shape.max_batch) if is_replay else _number(row["conc"]),
+        clients=float(shape.max_batch) if is_replay else _number(facts.at_once(row)),
         rate_rps=_number(row["rate_rps"]),
         prompt=prompt,
         answer=out,
@@ -271,8 +279,9 @@ def _closed(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[st
     return {"ttft": said.ttft_s, "tpot": said.tpot_s, "e2e": e2e, "rps": said.rps}
 
 
-def _offline(c: Columns, z: Floats, _clients: Floats, lengths: Lengths) -> dict[str, Floats]:
-    return {"rps": steady.saturated(c, z, lengths).rps}
+def _offline(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:
+    running = np.fmin(steady.running_max(c, z, lengths), clients)
+    return {"rps": steady.saturated(c, z, lengths, running).rps}
 
 
 def _running(c: Columns, z: Floats, clients: Floats, lengths: Lengths) -> dict[str, Floats]:

@@ -11,8 +11,10 @@ from opentela.placer.shapes import DTYPE_BYTES, Floats, Gpu, ReplicaShape
 from opentela.placer.simulate import memory
 
 _WIDE: Final = 2.0
-_NO_LINK_SHARE: Final = 0.5
-"""Of PCIe, what a GPU reaches that its neighbours cannot be reached from but through the host."""
+_NO_LINK_SHARES: Final = {2: 0.35, 4: 0.5}
+_NO_LINK_SHARE: Final = 0.4
+"""Of PCIe, what a GPU reaches whose neighbours cannot be reached but through the host, by how many
+share a layer: as A100 PCIe and L40S show beside one another. Eight sit at two processors."""
 _BRIDGED: Final = 2
 """GPUs that an NVLink bridge joins."""
 
@@ -121,8 +123,9 @@ def peak_flops(gpu: Gpu, bits: str) -> float:
 
 def link_bandwidth(gpu: Gpu, tp: int) -> float:
     """Return the bytes a second that one GPU sends its neighbours under tensor parallelism."""
-    if gpu.link <= 0 or ("bridge (pairs)" in gpu.link_kind and tp > _BRIDGED):
-        return gpu.pcie * _NO_LINK_SHARE
+    is_beyond = "bridge (pairs)" in gpu.link_kind and tp > _BRIDGED
+    if gpu.link <= 0 or is_beyond or "bridge (optional)" in gpu.link_kind:
+        return gpu.pcie * _NO_LINK_SHARES.get(tp, _NO_LINK_SHARE)
     return gpu.link
 
 
@@ -215,8 +218,8 @@ def _curves(curves: Curves, bits: str, other_bits: str, *, is_latent: bool) -> _
 def _of_engine(shape: ReplicaShape) -> _Cells:
     engine = catalogue.engine(shape.engine)
     return (
-        shape.max_batch or engine.batch_max,
-        shape.batched_tokens_max or engine.batched_tokens_max,
+        shape.max_batch or engine.batch_max * shape.copies,
+        shape.batched_tokens_max or engine.batched_tokens_max * shape.copies,
         float(engine.reserves_whole),
         memory.kv_tokens(shape),
     )

@@ -37,7 +37,7 @@ class StepTable:
         self.blocks = int(memory.kv_tokens(shape) // engine.block_tokens)
         self.reserves_whole = engine.reserves_whole
         self.batch_max = int(c.batch_max[0, 0])
-        self.tokens_max = shape.batched_tokens_max or engine.batched_tokens_max
+        self.tokens_max = int(c.batched_tokens_max[0, 0])
         self.request_s = float((factor(z, "request") * BASES["request"])[0, 0])
         self.kv_bytes = memory.kv_bytes_per_token(shape) * shape.tp * shape.pp
         self._stages = shape.pp
