@@ -50,13 +50,13 @@ def test_without_a_link_pcie_is_shared_by_how_many_there_are() -> None:
 
 def test_each_copy_of_attention_has_its_own_limits() -> None:
     """Unless the shape sets them for the whole replica."""
-    mixture = {"model": "qwen3-30b-a3b", "tp": 1, "ep": 4}
+    mixture = "qwen3-30b-a3b"
     whole, dealt, limited = (
         columns.of([one], shipped())[0].batch_max[0, 0]
         for one in (
-            shape("qwen3-30b-a3b"),
-            shape(**mixture),
-            shape(**mixture, max_batch=64),
+            shape(mixture),
+            shape(mixture, tp=1, ep=4),
+            shape(mixture, tp=1, ep=4, max_batch=64),
         )
     )
     assert (dealt, limited) == (4 * whole, 64)
