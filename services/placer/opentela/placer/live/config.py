@@ -116,7 +116,7 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scarce: Literal["most", "fair"] = "most"
     horizon_s: Seconds = 3600.0
     gain_min: Share = 0.05
-    cool_down_s: Amount = 300.0
+    cool_down_s: Amount = 600.0
     idle_s: Amount = 0.0
     absorb_s: Seconds = 30.0
     solver_s: Seconds = 2.0
