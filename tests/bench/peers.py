@@ -1,6 +1,9 @@
 """Other systems as baselines, each installed by pip into an environment of its own.
 
 They are no dependency of the project: what stands here runs only when it is asked for.
+
+Each runs as it comes, with the policy and the log of its defaults, because so does ours: a line of
+log a request is a third of what sglang-router costs. What it costs without stands beside it.
 """
 
 import asyncio
@@ -16,14 +19,29 @@ from tests.e2e.processes import Process, free_port
 
 ENVIRONMENTS: Final = Path("build/peers")
 SGLANG_ROUTER: Final = "sglang-router"
+SILENT_SGLANG: Final = "silent sglang-router"
+"""Without a log of its requests, and with round robin instead of a tree of prompts."""
 VLLM_ROUTER: Final = "vllm-router"
-_VERSIONS: Final = {SGLANG_ROUTER: "0.3.2", VLLM_ROUTER: "0.1.17"}
-_LAUNCHERS: Final = {
-    SGLANG_ROUTER: "sglang_router.launch_router",
-    VLLM_ROUTER: "vllm_router.launch_router",
+
+
+class Setup(NamedTuple):
+    """What is installed and how it is started."""
+
+    package: str
+    version: str
+    launcher: str
+    options: tuple[str, ...] = ()
+
+
+SETUPS: Final = {
+    SGLANG_ROUTER: Setup("sglang-router", "0.3.2", "sglang_router.launch_router"),
+    SILENT_SGLANG: Setup(
+        *("sglang-router", "0.3.2", "sglang_router.launch_router"),
+        ("--policy", "round_robin", "--log-level", "warn"),
+    ),
+    VLLM_ROUTER: Setup("vllm-router", "0.1.17", "vllm_router.launch_router"),
 }
-_QUIETLY: Final = {SGLANG_ROUTER: "warn", VLLM_ROUTER: "warning"}
-NAMES: Final = tuple(_VERSIONS)
+NAMES: Final = tuple(SETUPS)
 UP_WITHIN_S: Final = 30.0
 
 
@@ -37,9 +55,10 @@ class Peer(NamedTuple):
 
 def install(name: str) -> Path:
     """Return the Python in which peer *name* is installed, at the version that is compared."""
-    folder = (ENVIRONMENTS / name).absolute()
+    setup = SETUPS[name]
+    folder = (ENVIRONMENTS / setup.package).absolute()
     python = folder / "bin" / "python"
-    wanted = f"{name}=={_VERSIONS[name]}"
+    wanted = f"{setup.package}=={setup.version}"
     stamp = folder / "installed"
     if not stamp.exists() or stamp.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
@@ -54,10 +73,9 @@ def start(name: str, engine_url: str, folder: Path) -> tuple[Process, int]:
     """Start peer *name* before one engine; return it and its port, not yet waited for."""
     port, metrics_port = free_port(), free_port()
     argv = [
-        *(str(install(name)), "-m", _LAUNCHERS[name], "--host", "127.0.0.1"),
+        *(str(install(name)), "-m", SETUPS[name].launcher, "--host", "127.0.0.1"),
         *("--port", str(port), "--prometheus-port", str(metrics_port)),
-        *("--worker-urls", engine_url, "--policy", "round_robin"),
-        *("--log-level", _QUIETLY[name]),
+        *("--worker-urls", engine_url, *SETUPS[name].options),
     ]
     return Process(name, argv, log=folder / f"{name}.log"), port
 

@@ -19,7 +19,7 @@ PAGE: Final = Path("docs/performance.md")
 RUNS: Final = {
     "router": (
         *("--links", "plain", "--rates", "16,64"),
-        *("--peer", peers.SGLANG_ROUTER),
+        *("--peers", f"{peers.SGLANG_ROUTER},{peers.SILENT_SGLANG}"),
     ),
     "capacity": (),
     "streams": (),
