@@ -158,8 +158,8 @@ def ours(data: bytes, cuts: Sequence[int]) -> tuple[list[Request], bool]:
             intake.feed(piece)
         while intake.waiting:
             found = intake.waiting.popleft()
-            read.append(Request(found.method, found.target, found.body[:]))
-            if not found.keep_alive:
+            read.append(Request(found.head.method, found.head.target, found.body[:]))
+            if not found.head.keep_alive:
                 return read, False
     return read, intake.refusal is not None
 

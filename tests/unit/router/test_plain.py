@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opentela.router.config import ListenConfig
 from opentela.router.paths import KNOWN, Paths
 from opentela.router.plain import Heads, read_head
-from opentela.router.reading import Reading
+from opentela.router.reading import Head, Reading
 
 PATHS = Paths((), ())
 BODY = b'{"model":"m"}'
@@ -33,7 +33,7 @@ class Parsed:
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
-        self.reading.target += url
+        self.reading.head.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
@@ -59,18 +59,18 @@ def test_a_plain_head_is_read() -> None:
     )
     assert found is not None
     reading, body_at = found
-    assert (reading.method, reading.target) == (b"POST", b"/v1/chat/completions?a=b")
-    assert (reading.path, reading.kind) == (b"/v1/chat/completions", KNOWN[b"/v1/chat/completions"])
-    assert reading.headers == [
+    head = reading.head
+    assert (head.method, head.target) == (b"POST", b"/v1/chat/completions?a=b")
+    assert (head.path, head.kind) == (b"/v1/chat/completions", KNOWN[b"/v1/chat/completions"])
+    assert head.headers == [
         (b"host", b"here"),
         (b"x-a", b"one two"),
         (b"x-b", b""),
         (b"connection", b"Keep-Alive"),
-        (b"content-length", b"13"),
     ]
-    assert (reading.length, reading.missing, reading.body_bytes_max) == (13, 13, 1000)
+    assert (reading.length, reading.missing, head.body_bytes_max) == (13, 13, 1000)
     assert reading.has_head
-    assert reading.keep_alive
+    assert head.keep_alive
     assert HEAD.startswith(b"POST")
     assert (
         body_at == len(HEAD) + len(b"X-A: \t one two \t\r\nX-B:\r\nConnection: Keep-Alive\r\n") + 22
@@ -125,12 +125,12 @@ def same(found: tuple[Reading, int] | None) -> object:
     if found is None:
         return None
     reading, body_at = found
-    told = {name: getattr(reading, name) for name in Reading.__slots__ if name != "alike"}
-    return told, body_at
+    told = [getattr(reading, name) for name in Reading.__slots__ if name != "head"]
+    return told, [getattr(reading.head, name) for name in Head.__slots__], body_at
 
 
 def test_a_head_that_comes_again_with_another_length_is_known() -> None:
-    """And what its requests have in common is kept for them, but not the length."""
+    """And its requests share it, but for the length."""
     connection, after = heads(), b"\r\nX-A: 13\r\n\r\n{"
     first, second, third = (
         connection.read(HEAD + b"Content-Length: " + length + after)
@@ -139,11 +139,23 @@ def test_a_head_that_comes_again_with_another_length_is_known() -> None:
     assert first is not None
     assert second is not None
     assert third is not None
-    assert first.reading.alike is second.reading.alike is third.reading.alike is not None
+    assert first.reading.head is second.reading.head is third.reading.head
     assert [found.reading.missing for found in (first, second, third)] == [13, 998, 0]
-    assert second.reading.headers[1:] == [(b"content-length", b"998"), (b"x-a", b"13")]
-    assert first.reading.headers[1:] == [(b"content-length", b"13"), (b"x-a", b"13")]
+    assert first.reading.head.headers[1:] == [(b"x-a", b"13")]
     assert second.body_at == first.body_at + 1
+
+
+def test_a_request_that_came_in_one_read_is_taken_at_once() -> None:
+    """Once its head is known: with all of its body, and with nothing behind it."""
+    connection, data = heads(), HEAD + LENGTH + b"\r\n" + BODY
+    assert connection.whole(data) is None
+    found = connection.read(data)
+    assert found is not None
+    whole = connection.whole(data)
+    assert whole is not None
+    assert (whole.head, whole.body, whole.size) == (found.reading.head, BODY, len(BODY))
+    assert connection.whole(data[:-1]) is None
+    assert connection.whole(data + b"P") is None
 
 
 _AGAIN = st.lists(
@@ -165,7 +177,13 @@ def test_what_came_before_changes_nothing(sent: list[bytes]) -> None:
     """A head that is known is read as if it were new."""
     connection = heads()
     for data in sent:
-        assert same(connection.read(data)) == same(read(data))
+        whole = connection.whole(data)
+        found = connection.read(data)
+        assert same(found) == same(read(data))
+        if whole is not None:
+            assert found is not None
+            assert (whole.head, whole.body) == (found.reading.head, data[found.body_at :])
+            assert (whole.size, whole.missing) == (found.reading.length, 0)
 
 
 _NAMES = st.text("abCD-_1!~", min_size=1, max_size=6).map(str.encode)
@@ -192,7 +210,9 @@ def test_what_is_plain_the_parser_reads_alike(
     parsed = Parsed(data[: body_at + reading.length])
     assert parsed.is_whole
     assert [
-        (name, value.strip(b" \t")) for name, value in parsed.reading.headers
-    ] == reading.headers
-    assert parsed.reading.keep_alive == reading.keep_alive
+        (name, value.strip(b" \t"))
+        for name, value in parsed.reading.head.headers
+        if name != b"content-length"
+    ] == reading.head.headers
+    assert parsed.reading.head.keep_alive == reading.head.keep_alive
     assert parsed.body == data[body_at:][: reading.length]

@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._intake = Intake(gate)
         self._exchange: Exchange | None = None
         self._answering: Reading | None = None
-        self._since = gate.clock.now()
+        self._since = gate.now()
         self._read_at = self._since
         self._is_advancing = False
         self._is_closed = False
@@ -93,7 +93,13 @@ class Connection(asyncio.Protocol):
         if len(data) >= TURN_BYTES:
             self._let_others()
         intake = self._intake
-        now = self._gate.clock.now()
+        now = self._gate.now()
+        if self._answering is None and not (self._is_reading_paused or self._is_closed):
+            reading = None if self._is_full else intake.whole(data)
+            if reading is not None:
+                self._since = self._read_at = now
+                self._take(reading)
+                return
         if intake.refusal is not None or self._is_closed:
             self._since = now
             return  # the rest of what was refused
@@ -171,7 +177,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, reading: Reading) -> None:
         self._answering = reading
-        if reading.kind is None:
+        if reading.head.kind is None:
             page = self._gate.pages.answer(reading)
             self.reply(page.status, page.fields, page.body)
             return
@@ -196,15 +202,15 @@ class Connection(asyncio.Protocol):
         """Send a whole answer."""
         answering = self._answering
         assert answering is not None
-        keep_alive = self._keeps_alive(answering)
+        keep_alive, head = self._keeps_alive(answering), answering.head
         self._write(
             http1.whole(
                 status,
                 fields,
                 body,
                 keep_alive=keep_alive,
-                is_http10=answering.is_http10,
-                is_head=answering.method == b"HEAD",
+                is_http10=head.is_http10,
+                is_head=head.method == b"HEAD",
             )
         )
         self._done(keep_alive=keep_alive)
@@ -213,10 +219,10 @@ class Connection(asyncio.Protocol):
         """Send the head and the first bytes of an answer."""
         answering = self._answering
         assert answering is not None
-        if answering.method == b"HEAD":
+        if answering.head.method == b"HEAD":
             self._framing = Framing.ABSENT
         else:
-            self._framing = Framing.CLOSED if answering.is_http10 else Framing.CHUNKED
+            self._framing = Framing.CLOSED if answering.head.is_http10 else Framing.CHUNKED
         keep_alive = self._has_promised = self._keeps_alive(answering)
         self._head = http1.head(status, fields, self._framing, keep_alive=keep_alive)
         self.send(data)
@@ -280,16 +286,17 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _keeps_alive(self, reading: Reading) -> bool:
-        return reading.keep_alive and not self._gate.is_closing
+        return reading.head.keep_alive and not self._gate.is_closing
 
     def _done(self, *, keep_alive: bool) -> None:
         """Turn to the next request, or close."""
         answered, self._answering, self._exchange = self._answering, None, None
         if answered is not None and not self._is_closed:
             self._intake.let_go(answered)
-        self._since = self._gate.clock.now()
+        self._since = self._gate.now()
         if keep_alive:
-            self._advance()
+            if self._is_reading_paused or not self._intake.is_quiet:
+                self._advance()
         else:
             self._close()
 
@@ -332,7 +339,7 @@ class Connection(asyncio.Protocol):
         gate = self._gate
         gate.desk.journal.request_refused(fault.http_status, fault.message)
         self._is_lingering = True
-        self._since = gate.clock.now()
+        self._since = gate.now()
         self._linger_until = self._since + LINGER_TIMES * gate.config.linger_s
         self._intake.let_go()
         self._intake.reading = None

@@ -64,7 +64,7 @@ class Exchange:
         self._client = client
         self._incoming = incoming
         self._began_at = desk.clock.now()
-        self._heading = incoming.heading
+        self._heading = incoming.head.read()
         self._call = Call("", self._heading.request or desk.rng.randbytes(_ID_BYTES).hex())
         self._attempts: Attempts | None = None
         self._leg: Leg | None = None
@@ -91,13 +91,11 @@ class Exchange:
 
     def begin(self) -> None:
         """Start, or answer at once what is wrong with the request."""
-        desk, incoming = self._desk, self._incoming
+        desk, incoming, head = self._desk, self._incoming, self._incoming.head
         if desk.in_flight > desk.config.listen.requests_max:
             self._refuse(TOO_MANY)
             return
-        ask = read_wanted(
-            incoming.method, incoming.target, incoming.headers, incoming.body, incoming.large
-        )
+        ask = read_wanted(head.method, head.target, head.headers, incoming.body, incoming.large)
         if isinstance(ask, Fault):
             self._refuse(ask)
             return
@@ -159,7 +157,7 @@ class Exchange:
             self._leg.settle()
 
     def _new_attempts(self, ask: Ask) -> Attempts:
-        desk, call, wish, kind = self._desk, self._call, self._wish, self._incoming.kind
+        desk, call, wish, kind = self._desk, self._call, self._wish, self._incoming.head.kind
         body = self._incoming.body
         stopwatch = self._stopwatch  # and not self: a cycle is work for the garbage collector
         assert kind is not None, "not an engine's path"
@@ -220,7 +218,8 @@ class Exchange:
 
     def _try_on(self, action: TryOn) -> None:
         self._wait_no_more()
-        desk, incoming, heading = self._desk, self._incoming, self._heading
+        desk, heading = self._desk, self._heading
+        method, target, _ = self._incoming.head.words
         chosen, leg = action.candidate, Leg(self)
         self._leg = leg
         if self._stopwatch is not None:
@@ -228,10 +227,10 @@ class Exchange:
         # What can wait until the request is on its way does.
         leg.stream = desk.link.open(
             chosen.path,
-            method=incoming.method.decode("latin-1"),
-            path_and_query=incoming.target.decode("latin-1"),
+            method=method,
+            path_and_query=target,
             headers=(*heading.outward, ("x-request-id", self._call.request)),
-            body=incoming.body,
+            body=self._incoming.body,
             deadline_s=action.deadline_s,
             trace=heading.trace,
             sink=leg,
@@ -363,7 +362,7 @@ class Exchange:
             self._attempts,
             id=self._desk.rng.randbytes(_ID_BYTES).hex(),
             router=self._desk.name,
-            path=self._incoming.path.decode("latin-1"),
+            path=self._incoming.head.words[2],
             status=status,
             outcome=outcome,
             streamed=self._streamed,

@@ -61,7 +61,7 @@ class Gate:
         self.desk = desk
         self.paths = paths
         self.pages = pages
-        self.clock = clock
+        self.now: Final = clock.now
         self.loop = asyncio.get_running_loop()
         self.flusher = Flusher(self.loop)
         self.held_bytes = 0
@@ -103,6 +103,6 @@ class Gate:
 
     def _sweep(self) -> None:
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
-        now = self.clock.now()
+        now = self.now()
         for connection in list(self._connections):
             connection.check(now)

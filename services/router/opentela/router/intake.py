@@ -52,6 +52,29 @@ class Intake:
         self._progress = 0  # heads and body pieces that were read
         self._stray_bytes = 0  # bytes since then: a head or trailer that does not end
 
+    def whole(self, data: bytes) -> Reading | None:
+        """Return the request that *data* is, from its first byte to its last, as nearly always.
+
+        None changes nothing: *data* is for `feed`.
+        """
+        if self.reading is not None or self.waiting or self.refusal is not None:
+            return None
+        reading = self._heads.whole(data)
+        if reading is None:
+            return None
+        room, held_bytes = self._room, self._room.held_bytes + reading.size
+        if held_bytes > room.config.bodies_bytes_max:
+            return None
+        room.held_bytes = held_bytes
+        self._held_bytes += reading.size
+        self._stray_bytes = 0
+        return reading
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that is not taken, and more may come."""
+        return self.reading is None and not self.waiting and self.refusal is None
+
     def feed(self, data: bytes) -> None:
         """Read on."""
         progress = self._progress
@@ -71,7 +94,7 @@ class Intake:
         if self.refusal is None:
             self.refusal = fault
             self.origin = self.reading.value_of(b"origin") if self.reading else b""
-            self.is_head = self.reading is not None and self.reading.method == b"HEAD"
+            self.is_head = self.reading is not None and self.reading.head.method == b"HEAD"
 
     def let_go(self, reading: Reading | None = None) -> None:
         """Count the body of *reading*, or all that is held, as held no more."""
@@ -125,7 +148,7 @@ class Intake:
     def on_url(self, url: bytes) -> None:
         """A piece of the target came."""
         if self.reading is not None:
-            self.reading.target += url
+            self.reading.head.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header came."""
@@ -153,7 +176,7 @@ class Intake:
         reading.size += size
         self._held_bytes += size
         room.held_bytes += size
-        if reading.size > reading.body_bytes_max:
+        if reading.size > reading.head.body_bytes_max:
             self.refuse(reading.too_large())
         elif room.held_bytes > room.config.bodies_bytes_max:
             self.refuse(NO_ROOM)

@@ -75,7 +75,7 @@ class Pages:
     def answer(self, reading: Reading) -> Page:
         """Return the answer to a request that is for no engine; a bug in a page is a 500."""
         # Encoded or not: both are the same.
-        path = unquote(reading.path.decode("latin-1"))
+        path = unquote(reading.head.path.decode("latin-1"))
         try:
             page = self._page(reading, path)
         except Exception:
@@ -85,19 +85,19 @@ class Pages:
         return page._replace(fields=page.fields + cors)
 
     def _page(self, reading: Reading, path: str) -> Page:
-        if reading.method == b"OPTIONS":
+        if reading.head.method == b"OPTIONS":
             return self._preflight(reading)
         if path == "/metrics" and self._metrics_token is None:
             return _refused(_unknown(path))
         is_model = path.startswith(_MODEL) and path != _MODEL
         show = self._SHOW.get(path)
-        if reading.method not in _READS or not (show or is_model):
+        if reading.head.method not in _READS or not (show or is_model):
             return self._not_shown(reading, path, is_ours=bool(show or is_model))
         return show(self, reading) if show else self._model(path.removeprefix(_MODEL))
 
     def _not_shown(self, reading: Reading, path: str, *, is_ours: bool) -> Page:
         """Return what a path says to a method that it does not take, or that it does not exist."""
-        allowed = {*self._paths.methods(reading.path), *(_READS if is_ours else ())}
+        allowed = {*self._paths.methods(reading.head.path), *(_READS if is_ours else ())}
         if not allowed:
             return _refused(_unknown(path))
         page = _refused(_METHOD)

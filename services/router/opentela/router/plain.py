@@ -11,8 +11,9 @@ head of its last request again, but for the length of the body: then nothing is 
 import re
 from typing import Final, NamedTuple
 
+from opentela.router.large_body import LARGE_FROM
 from opentela.router.paths import Paths
-from opentela.router.reading import Reading
+from opentela.router.reading import Head, Reading
 
 _HEAD: Final = re.compile(
     rb"POST (/[!-~]*) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)+)\r\n"
@@ -37,17 +38,16 @@ class Found(NamedTuple):
     body_at: int
 
 
-class _Known(NamedTuple):
-    """A head that was read, cut around the length of its body.
+class _Known:
+    """A head that was read, cut around the length of its body."""
 
-    Attributes:
-        length_at: Its place among the headers.
-    """
+    __slots__ = ("after", "before", "bytes_but_length", "head")
 
-    before: bytes
-    after: bytes
-    reading: Reading
-    length_at: int
+    def __init__(self, before: bytes, after: bytes, head: Head) -> None:
+        self.before = before
+        self.after = after
+        self.bytes_but_length = len(before) + len(after)
+        self.head = head
 
 
 class Heads:
@@ -63,11 +63,10 @@ class Heads:
 
     def read(self, data: bytes) -> Found | None:
         """Return what `read_head` would."""
-        known = self._known
-        if known is not None and data.startswith(known.before):
-            found = self._read_again(data, known)
-            if found is not None:
-                return found
+        known, digits = self._known, self._length_again(data)
+        if known is not None and digits:
+            body_at = known.bytes_but_length + len(digits)
+            return Found(Reading(known.head, int(digits)), body_at)
         found = read_head(
             data,
             self._paths,
@@ -78,32 +77,44 @@ class Heads:
             self._known = _known(data, found)
         return found
 
-    def _read_again(self, data: bytes, known: _Known) -> Found | None:
+    def whole(self, data: bytes) -> Reading | None:
+        """Return the request that *data* is, if its head is the last one again, and no more.
+
+        A large body is for who reads it piece by piece.
+        """
+        known, digits = self._known, self._length_again(data)
+        if known is None or not digits:
+            return None
+        body_at, length = known.bytes_but_length + len(digits), int(digits)
+        if len(data) - body_at != length or length > LARGE_FROM:
+            return None
+        return Reading(known.head, length).take(data[body_at:])
+
+    def _length_again(self, data: bytes) -> bytes:
+        """Return the length of the body behind the last head again; nothing behind another one."""
+        known = self._known
+        if known is None or not data.startswith(known.before):
+            return b""
         start = len(known.before)
         end = data.find(b"\r", start, start + _LENGTH_DIGITS_MAX + 1)
         digits = data[start:end]
         if end < 0 or not digits.isdigit() or not data.startswith(known.after, end):
-            return None
-        body_at, length = end + len(known.after), int(digits)
-        if body_at > self._head_bytes_max or length > self._body_bytes_max:
-            return None
-        reading = known.reading.again(length)
-        reading.headers[known.length_at] = (b"content-length", digits)
-        return Found(reading, body_at)
+            return b""
+        head_bytes = known.bytes_but_length + len(digits)
+        if head_bytes > self._head_bytes_max or int(digits) > self._body_bytes_max:
+            return b""
+        return digits
 
 
-def _known(data: bytes, found: Found) -> _Known | None:
+def _known(data: bytes, found: Found) -> _Known:
     """Return how a head like this one is known again."""
     reading, body_at = found
-    names = [name for name, _ in reading.headers]
-    length_at = names.index(b"content-length")
-    value = reading.headers[length_at][1]
     # The line of the length is the only one of this name.
     line_at = data[:body_at].lower().find(b"\r\ncontent-length:")
-    value_at = data.find(value, line_at + len(b"\r\ncontent-length:"), body_at)
-    return _Known(
-        data[:value_at], data[value_at + len(value) : body_at], reading.again(0), length_at
-    )
+    start = line_at + len(b"\r\ncontent-length:")
+    value = data[start : data.index(b"\r", start)]
+    value_at, digits = start + len(value) - len(value.lstrip(_BLANK)), value.strip(_BLANK)
+    return _Known(data[:value_at], data[value_at + len(digits) : body_at], reading.head)
 
 
 def read_head(
@@ -127,7 +138,8 @@ def read_head(
             if length or not _LENGTH.fullmatch(value):
                 return None
             length = value
-        elif name == b"host":
+            continue  # it is the request's and not the head's, which others may share
+        if name == b"host":
             hosts += 1
         elif name in _OF_CONNECTION or (name == b"connection" and value.lower() != b"keep-alive"):
             return None
@@ -135,9 +147,7 @@ def read_head(
     headers.pop()  # what follows the last line end
     if not length or hosts != 1 or int(length) > body_bytes_max:
         return None
-    reading = Reading()
-    reading.method, reading.target, reading.path = b"POST", target, path
-    reading.kind, reading.body_bytes_max = kind, body_bytes_max
-    reading.headers, reading.has_head = headers, True
-    reading.length = reading.missing = int(length)
-    return Found(reading, found.end())
+    head = Head()
+    head.method, head.target, head.path = b"POST", target, path
+    head.kind, head.body_bytes_max, head.headers = kind, body_bytes_max, headers
+    return Found(Reading(head, int(length)), found.end())

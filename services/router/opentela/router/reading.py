@@ -40,51 +40,30 @@ _VERSIONS: Final = frozenset({"1.0", "1.1"})
 """The parser reads others, too, and takes a request without any for HTTP/0.9."""
 
 
-class Alike:
-    """What is worked out once for all requests of one head.
+class Head:
+    """The head of a request, but for what concerns the transfer of its body.
+
+    Requests whose heads differ in nothing but the length of the body share one, and what is worked
+    out of it.
 
     Attributes:
-        heading: What its headers say.
-    """
-
-    __slots__ = ("heading",)
-
-    def __init__(self) -> None:
-        self.heading: Heading | None = None
-
-
-class Reading:
-    """A request of which not every byte need be there yet.
-
-    Attributes:
-        missing: Bytes of the body that did not come yet; None when only the parser knows.
-        read_at: When the last bytes came.
-        began_at: When the first ones were read on; 0 while all came at once.
-        large: The body, when it is large; what is read of it is read while it comes.
-        alike: What the requests of one head have in common; None when nothing is known of it.
+        headers: Names in lower case.
+        kind: What is known of the path, if it is an engine's.
+        heading: What the headers say, once `read`.
+        words: Method, target and path as text, once `read`.
     """
 
     __slots__ = (
-        "_body",
-        "_parts",
-        "alike",
-        "began_at",
         "body_bytes_max",
-        "expects",
-        "has_head",
-        "head_bytes",
         "headers",
+        "heading",
         "is_http10",
         "keep_alive",
         "kind",
-        "large",
-        "length",
         "method",
-        "missing",
         "path",
-        "read_at",
-        "size",
         "target",
+        "words",
     )
 
     def __init__(self) -> None:
@@ -92,28 +71,72 @@ class Reading:
         self.target = b""
         self.path = b""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.head_bytes = 0
-        self.length = 0
-        self.missing: int | None = None
-        self.has_head = False
-        self.expects = False
         self.is_http10 = False
         self.keep_alive = True
         self.kind: EnginePath | None = None
         self.body_bytes_max = PAGE_BODY_BYTES_MAX
-        self._parts: list[bytes] = []
+        self.heading: Heading | None = None
+        self.words = ("", "", "")
+
+    def read(self) -> Heading:
+        """Return what the headers say."""
+        if self.heading is None:
+            self.heading = headers.read(self.headers)
+            method, target, path = self.method, self.target, self.path
+            self.words = (
+                method.decode("latin-1"),
+                target.decode("latin-1"),
+                path.decode("latin-1"),
+            )
+        return self.heading
+
+
+class Reading:
+    """A request of which not every byte need be there yet.
+
+    Attributes:
+        head: What its head says, as far as it has come.
+        missing: Bytes of the body that did not come yet; None when only the parser knows.
+        read_at: When the last bytes came.
+        began_at: When the first ones were read on; 0 while all came at once.
+        large: The body, when it is large; what is read of it is read while it comes.
+    """
+
+    __slots__ = (
+        "_body",
+        "_parts",
+        "began_at",
+        "expects",
+        "has_head",
+        "head",
+        "head_bytes",
+        "large",
+        "length",
+        "missing",
+        "read_at",
+        "size",
+    )
+
+    def __init__(self, head: Head | None = None, length: int = 0) -> None:
+        """Begin to read a request, or the body of one whose *head* is known."""
+        self.head = head or Head()
+        self.has_head = head is not None
+        self.head_bytes = 0
+        self.length = length
+        self.missing: int | None = None if head is None else length
+        self.expects = False
+        self._parts: list[bytes] | None = None
         self._body: Text | None = None
         self.size = 0
         self.read_at = 0.0
         self.began_at = 0.0
         self.large: LargeBody | None = None
-        self.alike: Alike | None = None
 
     @property
     def body(self) -> Text:
         """The body, once it is whole; put together once."""
         if self._body is None:
-            parts, self._parts = self._parts, []
+            parts, self._parts = self._parts or [], None
             if self.large is not None:
                 self._body = self.large.end()
             else:
@@ -129,36 +152,25 @@ class Reading:
         if self.large is not None:
             self.large.feed(part)
             return
+        if self._parts is None:
+            self._parts = []
         self._parts.append(part)
         if self.size > LARGE_FROM:
             self.large = LargeBody(self.value_of(b"content-type"))
             self.large.feed(b"".join(self._parts))
-            self._parts.clear()
+            self._parts = None
 
-    def again(self, length: int) -> "Reading":
-        """Return a request with the same head, but for a body of *length* bytes."""
-        made = Reading()
-        made.method, made.target, made.path = self.method, self.target, self.path
-        made.kind, made.body_bytes_max = self.kind, self.body_bytes_max
-        made.headers, made.has_head = self.headers.copy(), True
-        made.length = made.missing = length
-        made.alike = self.alike = self.alike or Alike()
-        return made
-
-    @property
-    def heading(self) -> Heading:
-        """What the headers say: read once for all requests of one head."""
-        alike = self.alike
-        if alike is None:
-            return headers.read(self.headers)
-        if alike.heading is None:
-            alike.heading = headers.read(self.headers)
-        return alike.heading
+    def take(self, body: bytes) -> "Reading":
+        """Take the whole body, which is not large, at once."""
+        self._body = body
+        self.size = len(body)
+        self.missing = 0
+        return self
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Take a header in, its name in lower case."""
         name = name.lower()
-        self.headers.append((name, value))
+        self.head.headers.append((name, value))
         self.head_bytes += len(name) + len(value)
         if name == b"content-length":
             # The parser refuses what is no number.
@@ -173,52 +185,44 @@ class Reading:
         paths: Paths,
     ) -> Fault | None:
         """Read what the whole head says; return why the request must be refused, if it must."""
+        head = self.head
         self.has_head = True
-        self.method = parser.get_method()
+        head.method = parser.get_method()
         version = parser.get_http_version()
-        self.is_http10 = version == "1.0"
-        self.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
+        head.is_http10 = version == "1.0"
+        head.keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         if version not in _VERSIONS:
             return NOT_HTTP
-        if self.method == b"CONNECT":
+        if head.method == b"CONNECT":
             return _NO_TUNNEL
-        if not self.target.startswith(b"/"):
-            self.target = _origin_form(self.target)
-            if not self.target.startswith(b"/") and self.method != b"OPTIONS":
+        if not head.target.startswith(b"/"):
+            head.target = _origin_form(head.target)
+            if not head.target.startswith(b"/") and head.method != b"OPTIONS":
                 return _NO_PATH
-        self.path = self.target.partition(b"?")[0]
-        self.kind = paths.find(self.method, self.path)
-        if self.kind is not None:
-            self.body_bytes_max = config.body_bytes_max
-        if self.head_bytes + len(self.target) > config.head_bytes_max:
+        head.path = head.target.partition(b"?")[0]
+        head.kind = paths.find(head.method, head.path)
+        if head.kind is not None:
+            head.body_bytes_max = config.body_bytes_max
+        if self.head_bytes + len(head.target) > config.head_bytes_max:
             return HEAD_TOO_LARGE
-        self.expects = self.expects and not self.is_http10
-        if self.length > self.body_bytes_max:
+        self.expects = self.expects and not head.is_http10
+        if self.length > head.body_bytes_max:
             return self.too_large()
-        return self._ill_framed()
-
-    def _ill_framed(self) -> Fault | None:
-        """Return why other readers could take this head for another: RFC 9112, 3.2 and 6.1."""
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or not (hosts or self.is_http10):
-            return NO_HOST
-        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
-        if not codings:
-            return None
-        return CODED if self.is_http10 or [one.lower() for one in codings] != [b"chunked"] else None
+        return _ill_framed(head)
 
     def value_of(self, name: bytes) -> bytes:
         """Return the value of the first header *name* (lower case), or nothing."""
-        for key, value in self.headers:
+        for key, value in self.head.headers:
             if key == name:
                 return value
         return b""
 
     def head_without_upgrade(self) -> bytes:
         """Return the head as it would be from a client that offers no other protocol."""
-        version = b"1.0" if self.is_http10 else b"1.1"
-        lines = [b"%b %b HTTP/%b" % (self.method, self.target, version)]
-        for name, value in self.headers:
+        head = self.head
+        version = b"1.0" if head.is_http10 else b"1.1"
+        lines = [b"%b %b HTTP/%b" % (head.method, head.target, version)]
+        for name, value in head.headers:
             if name == b"connection":
                 kept = [one for one in value.split(b",") if one.strip().lower() not in _OF_UPGRADE]
                 lines.append(b"connection: %b" % b",".join(kept))
@@ -230,8 +234,19 @@ class Reading:
         """Return the fault of a body beyond the limit."""
         return Fault(
             kind=FaultKind.BODY_TOO_LARGE,
-            message=f"The body exceeds the limit of {self.body_bytes_max} bytes.",
+            message=f"The body exceeds the limit of {self.head.body_bytes_max} bytes.",
         )
+
+
+def _ill_framed(head: Head) -> Fault | None:
+    """Return why other readers could take this head for another: RFC 9112, 3.2 and 6.1."""
+    hosts = sum(name == b"host" for name, _ in head.headers)
+    if hosts > 1 or not (hosts or head.is_http10):
+        return NO_HOST
+    codings = [value for name, value in head.headers if name == b"transfer-encoding"]
+    if not codings:
+        return None
+    return CODED if head.is_http10 or [one.lower() for one in codings] != [b"chunked"] else None
 
 
 def _origin_form(target: bytes) -> bytes:
