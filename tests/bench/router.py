@@ -155,30 +155,30 @@ def _added_by(
     *,
     stream: bool,
 ) -> Iterator[Figure]:
-    what, name = (first_ms, "TTFT") if stream else (total_ms, "unary")
-    where = f"{name}, {router.name}, {round_.rate:g}/s, {scene.label}"
+    what, kind = (first_ms, "TTFT") if stream else (total_ms, "unary")
+    where = f"{kind}, {router.name}, {round_.rate:g}/s, {scene.label}"
     ours = added(router.samples, direct.samples, what)
-    baseline = "" if stream else PUBLISHED
-    for peer in peers:
-        theirs = added(peer.samples, direct.samples, what)
-        told = f"{theirs.p50_ms:.2f} {peer.name}, same run"
-        baseline = told if peer is peers[0] else f"{baseline}; {theirs.p50_ms:.2f} {peer.name}"
-        ratio, named = ours.p50_ms / theirs.p50_ms, f"added p50, {where}, of {peer.name}"
-        is_judged = peer.name == SGLANG_ROUTER
+    told = {peer.name: added(peer.samples, direct.samples, what) for peer in peers}
+    for name, theirs in told.items():
+        ratio, named = ours.p50_ms / theirs.p50_ms, f"added p50, {where}, of {name}"
+        is_judged = name == SGLANG_ROUTER
         if is_judged and stream and round_ == scene.rounds[-1]:
             yield Figure.below(named, ratio, "x", TTFT_RATIO_MAX)
         elif is_judged and not stream and round_.rate >= BUSY_RATE and router.name in RATIOS_MAX:
             yield Figure.below(named, ratio, "x", RATIOS_MAX[router.name])
         else:
             yield Figure(named, ratio, "x")
+    middles = "; ".join(f"{theirs.p50_ms:.2f} {name}" for name, theirs in told.items())
+    tails = "; ".join(f"{theirs.p99_ms:.2f} {name}" for name, theirs in told.items())
     if stream:
-        yield Figure(f"added p50, {where}", ours.p50_ms, "ms", baseline=baseline)
+        yield Figure(f"added p50, {where}", ours.p50_ms, "ms", baseline=middles)
     else:
+        baseline = middles or PUBLISHED
         yield Figure.below(f"added p50, {where}", ours.p50_ms, "ms", PUBLISHED_MS, baseline)
     if round_.rate >= BUSY_RATE:
-        yield Figure.below(f"added p99, {where}", ours.p99_ms, "ms", P99_ADDED_MAX_MS)
+        yield Figure.below(f"added p99, {where}", ours.p99_ms, "ms", P99_ADDED_MAX_MS, tails)
     else:
-        yield Figure(f"added p99, {where}", ours.p99_ms, "ms")
+        yield Figure(f"added p99, {where}", ours.p99_ms, "ms", baseline=tails)
 
 
 async def _control(scene: Scene) -> list[Figure]:
