@@ -21,11 +21,11 @@ from opentela.placer.problem import (
     Problem,
 )
 from opentela.placer.replay.controller import Controller, Policy, initial
+from opentela.placer.replay.first import first, work
 from opentela.placer.replay.fleet import Change, Known
 from opentela.placer.replay.live import Live, Stage
 from opentela.placer.replay.outcome import Outcome, outcome
 from opentela.placer.replay.trace import Trace
-from opentela.placer.shapes import Floats
 from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.result import Objective
 from opentela.placer.solve.run import solve
@@ -38,7 +38,7 @@ _LIVE: PlacerConfig = PlacerConfig(access="")
 class Way(enum.StrEnum):
     """A way to place.
 
-    `static`: solved once for what the past asked, then left alone.
+    `static`: solved once for what the past asked and for growth, then left alone.
     `memory-proportional`: likewise, by weights times requests.
     `dynamic`: solved again and again for what was asked lately; spare GPUs are given back.
     `live`: begins as `static` does; what `otela placer` does is done, with its settings.
@@ -118,14 +118,14 @@ def run(
     """
     problem = _problem(setting, policy, size, load_factor)
     now = _begin(setting.future)
-    first = _first(setting, problem, way)
-    changes = initial(first, now)
+    begun = _first(setting, problem, way, policy)
+    changes = initial(begun, now)
     if way is Way.LIVE:
         made = _stage(setting, problem, load_factor, policy.drain_s)
-        changes += _live(setting, Live(made, live, first, _begin(setting.past)), progress)
+        changes += _live(setting, Live(made, live, begun, _begin(setting.past)), progress)
     elif way.is_dynamic:
         asked = msgspec.structs.replace(policy, keeps_spare=way is Way.KEPT)
-        changes += _controlled(setting, problem, asked, first, progress)
+        changes += _controlled(setting, problem, asked, begun, progress)
     kinds = {pool.name: pool.gpu for pool in problem.pools}
     told = outcome(setting.future, setting.models, changes, kinds, setting.until_s)
     return Run(
@@ -142,9 +142,7 @@ def _problem(setting: Setting, policy: Policy, size: float, load_factor: float) 
     """Return the placement problem of what the past asked."""
     past = setting.past
     span = max(past.duration_s - float(past.requests.arrival_s[0]), 1.0)
-    counts = np.bincount(
-        past.model, weights=_work(past, setting.models), minlength=len(past.models)
-    )
+    counts = np.bincount(past.model, weights=work(past, setting.models), minlength=len(past.models))
     return Problem(
         pools=tuple(
             msgspec.structs.replace(pool, nodes=max(1, round(pool.nodes * size)))
@@ -166,7 +164,7 @@ def _problem(setting: Setting, policy: Policy, size: float, load_factor: float) 
     )
 
 
-def _first(setting: Setting, problem: Problem, way: Way) -> dict[Group, int]:
+def _first(setting: Setting, problem: Problem, way: Way, policy: Policy) -> dict[Group, int]:
     if way is Way.MEMORY:
         return memory_proportional(problem, setting.weights_bytes)
     if way is Way.LIVE:
@@ -174,8 +172,7 @@ def _first(setting: Setting, problem: Problem, way: Way) -> dict[Group, int]:
         options = tuple(option for option in problem.options if option.pp == 1)
         problem = msgspec.structs.replace(problem, options=options)
     if way in {Way.STATIC, Way.KEPT, Way.LIVE}:
-        # Every GPU is used: what is spare makes answers quicker and bursts harmless.
-        return _spread(problem, _place(problem, _FIRST))
+        return first(problem, setting.past, setting.models, policy.absorb_s)
     return _place(problem, _FIRST)
 
 
@@ -188,38 +185,6 @@ def _place(problem: Problem, limits: Limits) -> dict[Group, int]:
         return solve(problem, Objective.SERVED, limits=limits).counts
 
 
-def _spread(problem: Problem, counts: Counts) -> dict[Group, int]:
-    """Return *counts* scaled up: demands are raised until nothing more fits."""
-    best = dict(counts)
-    low, high = 1.0, 64.0
-    while high / low > 1.1:  # noqa: PLR2004  # a tenth more is one replica in ten
-        middle = float(np.sqrt(low * high))
-        raised = msgspec.structs.replace(
-            problem,
-            demands=tuple(
-                msgspec.structs.replace(demand, rate_rps=demand.rate_rps * middle)
-                for demand in problem.demands
-            ),
-        )
-        try:
-            best = solve(raised, Objective.COST, limits=_EPOCH).counts
-            low = middle
-        except InfeasibleError:
-            high = middle
-    return best
-
-
-def _work(trace: Trace, models: Sequence[Known]) -> Floats:
-    """Return what each request takes, in mean requests of its model."""
-    requests = trace.requests
-    fresh = (requests.in_tokens - requests.prefix_hit_tokens).astype(np.float64)
-    share = np.array([one.prompt_share for one in models])[trace.model]
-    prompt = fresh / np.array([one.in_mean for one in models])[trace.model]
-    answer = requests.out_tokens / np.array([one.out_mean for one in models])[trace.model]
-    work: Floats = share * prompt + (1 - share) * answer
-    return work
-
-
 def _controlled(
     setting: Setting, problem: Problem, policy: Policy, first: Counts, progress: Progress
 ) -> list[Change]:
@@ -230,7 +195,7 @@ def _controlled(
     ticks = int(np.ceil((setting.until_s - begin) / policy.tick_s)) + 1
     tick = np.minimum(((arrival - begin) / policy.tick_s).astype(np.int64), ticks - 1)
     seen = np.zeros((ticks, len(setting.models)))
-    np.add.at(seen, (tick, future.model), _work(future, setting.models))
+    np.add.at(seen, (tick, future.model), work(future, setting.models))
     controller = Controller(problem, policy, lambda asked: _place(asked, _EPOCH), first, begin)
     changes: list[Change] = []
     for index in range(ticks):
@@ -253,9 +218,9 @@ def _stage(setting: Setting, problem: Problem, load_factor: float, drain_s: floa
 
 def _live(setting: Setting, placer: Live, progress: Progress) -> list[Change]:
     """Return what a placer does over the trace that has heard of all that was asked before."""
-    placer.hear(setting.past, _work(setting.past, setting.models))
-    work = _work(setting.future, setting.models)
-    return placer.run(setting.future, work, setting.until_s, progress)
+    placer.hear(setting.past, work(setting.past, setting.models))
+    sizes = work(setting.future, setting.models)
+    return placer.run(setting.future, sizes, setting.until_s, progress)
 
 
 def _begin(trace: Trace) -> float:
