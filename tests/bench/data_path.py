@@ -28,12 +28,12 @@ from tests.bench.load import percentile
 from tests.bench.report import Figure
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.engine.connection import AnswerHead
+from opentela.engine.pool import EngineAddress, EngineHttp
 from opentela.mesh import access as access_files
 from opentela.mesh import data_client
 from opentela.mesh.nats_wire import Message
 from opentela.router.link import MeshLink
-from opentela.supervisor.engine_connection import AnswerHead
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway
 from opentela.testing.mesh import HUB, TestMesh, until
 from opentela.wire import subjects

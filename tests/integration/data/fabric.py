@@ -6,6 +6,7 @@ import random
 from typing import Self
 
 from opentela.core.ids import ProviderId, SessionId, SiteId
+from opentela.engine.pool import EngineAddress, EngineHttp
 from opentela.mesh import data_client
 from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
@@ -15,7 +16,6 @@ from opentela.router.link import MeshLink
 from opentela.router.link_stream import MeshStream
 from opentela.stream.caller import CallerSettings
 from opentela.supervisor.channels import Spawn
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings
 from opentela.testing.mesh import HUB, TestMesh, until
 from opentela.wire import subjects

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from opentela.supervisor.engine_http import EngineAddress
+from opentela.engine.pool import EngineAddress
 
 
 class RawRequest:

@@ -10,11 +10,11 @@ from pathlib import Path
 import uvloop
 from tests.integration.data.fabric import PATH
 
+from opentela.engine.pool import EngineAddress, EngineHttp
 from opentela.mesh import access as access_files
 from opentela.mesh import data_client
 from opentela.mesh.identity import Identity
 from opentela.stream.callee import CalleeSettings
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway, GatewaySettings
 from opentela.tasks import Tasks
 

@@ -7,8 +7,8 @@ import pytest
 from tests.integration.data.raw_engine import RawEngine, RawRequest
 
 from opentela.core.errors import WireError
-from opentela.supervisor.engine_connection import AnswerHead
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp, EngineSettings
+from opentela.engine.connection import AnswerHead
+from opentela.engine.pool import EngineAddress, EngineHttp, EngineSettings
 from opentela.testing.mesh import until
 from opentela.wire.frames import FailKind, Open
 

@@ -10,11 +10,11 @@ from tests.integration.registry.field import Field, new_owner
 from tests.integration.router.raw import Raw
 
 from opentela.core.record import Lifecycle
+from opentela.engine.pool import EngineHttp
 from opentela.mesh import data_client
 from opentela.router.config import AttemptConfig, ListenConfig, RouterConfig
 from opentela.router.shell import RouterShell
 from opentela.service import Lifecycle as Process
-from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.gateway import Gateway
 from opentela.testing.fake_session import FakeSession
 from opentela.testing.mesh import TestMesh, until

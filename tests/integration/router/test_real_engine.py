@@ -12,7 +12,7 @@ from tests.integration.router.raw import post
 from tests.integration.router.scene import LEAF, Scene
 from tests.integration.supervisor.test_engine_contract import KEY, running_requests
 
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp
+from opentela.engine.pool import EngineAddress, EngineHttp
 from opentela.supervisor.gateway import Gateway
 from opentela.testing.engine_process import running
 from opentela.testing.waiting import TRIES, until

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from opentela.core.errors import OtelaError
 from opentela.core.rng import Rng
+from opentela.engine.pool import EngineAddress, EngineHttp
 from opentela.supervisor import command, ports
 from opentela.supervisor.channels import Spawn
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.engine_client import EngineClient
-from opentela.supervisor.engine_http import EngineAddress, EngineHttp
 from opentela.supervisor.engines import adapter_for
 from opentela.supervisor.engines.base import EngineAdapter, is_echo, option
 from opentela.supervisor.events import (

@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from opentela.core.errors import WireError
+from opentela.engine.curfew import Curfew
+from opentela.engine.pool import EngineHttp
 from opentela.mesh.channel import Channel
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.identity import Identity
@@ -23,8 +25,6 @@ from opentela.stream.events import TICK, BreakOff, CarrierLost
 from opentela.stream.failures import failure
 from opentela.stream.hearing import CONFIRM_S, Hearers, Hearing
 from opentela.supervisor.channels import Channels, Spawn
-from opentela.supervisor.curfew import Curfew
-from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.gateway_stream import GatewayStream, Key, MeshWay, Way
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics

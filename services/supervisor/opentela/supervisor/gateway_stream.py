@@ -6,6 +6,9 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 
 from opentela.core.errors import WireError
 from opentela.core.forecast import tokens_asked
+from opentela.engine.connection import AnswerHead
+from opentela.engine.curfew import AnswerLength, Curfew
+from opentela.engine.pool import EngineHttp, Exchange
 from opentela.mesh.data_client import DataClient
 from opentela.stream.callee import Callee
 from opentela.stream.events import (
@@ -25,9 +28,6 @@ from opentela.stream.events import (
     WriteBody,
 )
 from opentela.stream.hearing import ASK_EVERY_S
-from opentela.supervisor.curfew import AnswerLength, Curfew
-from opentela.supervisor.engine_connection import AnswerHead
-from opentela.supervisor.engine_http import EngineHttp, Exchange
 from opentela.wire import frames
 from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head
 

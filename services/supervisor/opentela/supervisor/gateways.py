@@ -5,12 +5,12 @@ from typing import Final
 
 from opentela.core.errors import MeshUnavailableError
 from opentela.core.ids import SessionId
+from opentela.engine.curfew import Curfew
+from opentela.engine.pool import EngineHttp
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.identity import Identity
 from opentela.supervisor.channels import Channels, Spawn
-from opentela.supervisor.curfew import Curfew
 from opentela.supervisor.door import Door
-from opentela.supervisor.engine_http import EngineHttp
 from opentela.supervisor.events import Carried
 from opentela.supervisor.gateway import Gateway, GatewaySettings
 from opentela.telemetry import log as logs

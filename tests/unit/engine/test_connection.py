@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from opentela.supervisor.engine_connection import AnswerHead, EngineConnection
+from opentela.engine.connection import AnswerHead, EngineConnection
 from opentela.wire.frames import FailKind, Open
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, cast
 import httptools
 
 from opentela.core.errors import WireError
-from opentela.supervisor import engine_head
+from opentela.engine import head as engine_head
 from opentela.wire.frames import FailKind, Headers, Open
 
 UNSENT_BYTES_HIGH: Final = 256 * 1024

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from opentela.supervisor import engine_head
-from opentela.supervisor.engine_connection import AnswerHead, EngineConnection
+from opentela.engine import head as engine_head
+from opentela.engine.connection import AnswerHead, EngineConnection
 from opentela.wire.frames import FailKind, Open
 
 

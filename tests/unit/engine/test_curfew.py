@@ -1,7 +1,7 @@
 """What would not be finished before the session leaves is not begun."""
 
 from opentela.core.forecast import TRUSTED_MIN
-from opentela.supervisor.curfew import AnswerLength, Curfew
+from opentela.engine.curfew import AnswerLength, Curfew
 
 NOON = 1_800_000_000.0
 LONG = b'{"max_tokens":4000}'

@@ -3,7 +3,7 @@
 import pytest
 
 from opentela.core.errors import WireError
-from opentela.supervisor import engine_head
+from opentela.engine import head as engine_head
 from opentela.wire.frames import Headers, Open
 
 

@@ -1,0 +1,1 @@
+"""HTTP to an engine on this host, for whoever of the services asks it."""
