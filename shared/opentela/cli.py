@@ -17,35 +17,35 @@ _INTERRUPTED: Final = 130
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Try it": {
-        "demo": "Show it all on this machine: two sites, two engines, one dies.",
+        "demo": "Show everything on this machine: two sites, two engines, one dies.",
         "up": "Run hub, registry and router on this machine.",
     },
     "Provide": {
         "start": "Run an engine and offer its models to the mesh.",
-        "agent": "Offer this allocation's GPUs, and run on them what placers tell.",
+        "agent": "Offer an allocation's GPUs, and run what a placer assigns to them.",
         "submit": "Run an engine in Slurm jobs and offer its models to the mesh.",
         "jobs": "List the jobs of your services.",
-        "cancel": "End a service: its jobs leave in order, and none follows.",
-        "keep": "See to the successor of the Slurm job that this runs in.",
-        "advise": "Tell registries that the jobs of SESSIONS are over, or run.",
+        "cancel": "End a service: finish its running requests, then end its jobs.",
+        "keep": "Submit the successor of this Slurm job; job scripts run this.",
+        "advise": "Tell the mesh that the jobs of SESSIONS have ended, or still run.",
     },
     "Look": {
-        "status": "Say whether the mesh works and what it serves.",
+        "status": "Show whether the mesh works and what it serves.",
         "sessions": "List the sessions of the mesh.",
-        "placements": "Say what a placer has decided, why, and what is on its way.",
-        "events": "Print lifecycle events, those of the past and, with -f, new ones.",
+        "placements": "Show what a placer has decided, why, and what is in progress.",
+        "events": "Print past lifecycle events and, with -f, new ones.",
     },
     "Place": {
         "plan": "Decide which models run where.",
-        "simulate": "Say what one replica of MODEL does under load.",
-        "replay": "Replay traces under static and dynamic placement.",
-        "calibrate": "Fit the simulator to measurements anew.",
+        "simulate": "Show what one replica of MODEL can do under load.",
+        "replay": "Replay traces under several placements, and write a report.",
+        "calibrate": "Fit the simulator to measurements again.",
     },
     "Operate": {
-        "mesh": "Set a mesh up, admit providers, connect sites.",
-        "registry": "Run a registry.",
-        "router": "Run a router.",
-        "placer": "Decide which models run on the agents of a mesh, and have it done.",
+        "mesh": "Set up a mesh, admit providers, connect sites.",
+        "registry": "Run a registry, which keeps track of all sessions.",
+        "router": "Run a router, the endpoint for OpenAI clients.",
+        "placer": "Run a placer, which moves models between agents with demand.",
     },
 }
 """What help prints, so that printing it imports no service; a test compares it with the commands'
@@ -128,7 +128,7 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 )
 @click.version_option(package_name=_DISTRIBUTION, message="otela %(version)s")
 def otela() -> None:
-    """One OpenAI-compatible service out of LLM engines that come and go."""
+    """One OpenAI-compatible endpoint for LLM engines that come and go."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

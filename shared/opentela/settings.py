@@ -140,19 +140,19 @@ def _options(service: str) -> list[Callable[[Callable[..., Any]], Any]]:
             "config_file",
             metavar="FILE",
             type=click.Path(path_type=Path),
-            help="Configuration as TOML.",
+            help="Configuration file, in TOML.",
         ),
         click.option(
             "--set",
             "overrides",
             metavar="FIELD=VALUE",
             multiple=True,
-            help=f"Set one field, over the file and OTELA_{_variable(service)}__…; repeatable.",
+            help=f"Set one field; overrides the file and OTELA_{_variable(service)}__…; repeatable.",
         ),
         click.option(
             "--print-config",
             is_flag=True,
-            help="Print each field, its value and where it came from, and stop.",
+            help="Print every field, its value and its source, then exit.",
         ),
     ]
 

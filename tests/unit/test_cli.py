@@ -93,7 +93,7 @@ def test_help_is_grouped_by_what_people_come_for(capsys: pytest.CaptureFixture[s
     code, out, _ = run(capsys, "--help")
     assert code == 0
     operate, _, more = out.partition("More:")
-    assert "Operate:\n  router   Run a router." in operate
+    assert "Operate:\n  router   Run a router, the endpoint for OpenAI clients." in operate
     assert "absent" in more
 
 

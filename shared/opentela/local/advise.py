@@ -48,19 +48,19 @@ async def advise(access: Access, site: str, sessions: Iterable[str], advice: Adv
     required=True,
     help="Access file of the sessions' provider.",
 )
-@click.option("--site", default="", help="Where they run. [default: as otela start has it]")
+@click.option("--site", default="", help="Site at which they run. [default: as for otela start]")
 @click.option(
-    "--ended/--alive", "is_ended", default=True, help="What the scheduler says of their jobs."
+    "--ended/--alive", "is_ended", default=True, help="What the scheduler says about their jobs."
 )
-@click.option("--reason", default="", help="Why they ended, for people.")
+@click.option("--reason", default="", help="Why they ended, to be shown to people.")
 @click.argument("sessions", nargs=-1)
 def command(
     *, access_file: Path, site: str, is_ended: bool, reason: str, sessions: tuple[str, ...]
 ) -> None:
-    """Tell registries that the jobs of SESSIONS are over, or run.
+    """Tell the mesh that the jobs of SESSIONS have ended, or still run.
 
-    Ids are also read from standard input, one a line, when none is given. A session that is silent
-    and whose job is over leaves at once, without the grace; one that still beats stays.
+    Without SESSIONS, ids are read from standard input, one per line. A silent session whose job has
+    ended leaves at once, without the grace; one that still sends heartbeats stays.
     """
     access = accesses.read(access_file)
     if access.role != "provider":

@@ -41,7 +41,7 @@ def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--access",
         type=click.Path(path_type=Path, dir_okay=False),
         envvar="OTELA_ACCESS",
-        help="Access file of a tool, for a mesh elsewhere. [default: the home's]",
+        help="Access file of a tool, for another mesh. [default: the one in --home]",
     )
     return option(_home_option(command))
 
@@ -49,18 +49,22 @@ def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_home_option
 @click.option(
-    "--api", default="127.0.0.1:8080", show_default=True, help="Where OpenAI clients connect."
+    "--api",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address for OpenAI clients.",
 )
 @click.option(
     "--placer",
     type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
-    help="Also run a placer; FILE says which models it may start.",
+    help="Also run a placer; FILE lists the models that it may start.",
 )
 @_json_option
 def up(*, home: Path | None, api: str, placer: Path | None, as_json: bool) -> None:
     """Run hub, registry and router on this machine.
 
-    Everything lies in one folder, which is made at the first run. Ctrl-C stops it all.
+    All state is in one folder, created at the first run. Ctrl-C stops everything.
     """
 
     async def main(life: Lifecycle) -> None:
@@ -80,9 +84,9 @@ def up(*, home: Path | None, api: str, placer: Path | None, as_json: bool) -> No
 @_access_options
 @_json_option
 def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
-    """Say whether the mesh works and what it serves.
+    """Show whether the mesh works and what it serves.
 
-    Exits with 1 when something does not work.
+    Exits with 1 if something does not work.
     """
     path = _access(_home(home), access)
     # What runs on this machine says nothing of a mesh elsewhere.
@@ -110,8 +114,13 @@ def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
 @click.command()
 @_access_options
 @click.option("--model", default="", help="Only sessions that offer this model.")
-@click.option("--all", "with_ended", is_flag=True, help="Also those that are DOWN or LEFT.")
-@click.option("--explain", "asked", metavar="ID", help="Say why one is as it is; its end will do.")
+@click.option("--all", "with_ended", is_flag=True, help="Include those that are DOWN or LEFT.")
+@click.option(
+    "--explain",
+    "asked",
+    metavar="ID",
+    help="Explain the state of one session; the end of its id is enough.",
+)
 @_json_option
 def sessions(
     *,
@@ -160,7 +169,7 @@ def _explain(record: SessionRecord, *, as_json: bool) -> None:
 
 @click.command()
 @_access_options
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Then print new events as they happen.")
 @click.option(
     "--type",
     "kinds",
@@ -169,7 +178,7 @@ def _explain(record: SessionRecord, *, as_json: bool) -> None:
     help="Only events of this type; repeatable.",
 )
 @click.option("--model", "models", multiple=True, help="Only sessions that offer this model.")
-@click.option("--site", "sites", multiple=True, help="Only sessions of this site.")
+@click.option("--site", "sites", multiple=True, help="Only sessions at this site.")
 @click.option("--since", default="1h", show_default=True, help="How far back: 90s, 10m, 2h, 1d.")
 @_json_option
 def events(
@@ -181,7 +190,7 @@ def events(
     as_json: bool,
     **wanted: tuple[str, ...],
 ) -> None:
-    """Print lifecycle events, those of the past and, with -f, new ones.
+    """Print past lifecycle events and, with -f, new ones.
 
     The hub keeps them for 30 days, if it was set up with JetStream.
     """
@@ -212,18 +221,18 @@ def events(
 
 @click.command()
 @_home_option
-@click.option("--url", default="", help="Health page of a placer elsewhere.")
+@click.option("--url", default="", help="Health page of another placer.")
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File with the token of that page.",
+    help="File with the token for that page.",
 )
-@click.option("--explain", is_flag=True, help="Say why, model by model.")
+@click.option("--explain", is_flag=True, help="Give the reasons, model by model.")
 @_json_option
 def placements(
     *, home: Path | None, url: str, token_file: Path | None, explain: bool, as_json: bool
 ) -> None:
-    """Say what a placer has decided, why, and what is on its way."""
+    """Show what a placer has decided, why, and what is in progress."""
 
     async def main(life: Lifecycle) -> None:
         async def work() -> None:
@@ -239,9 +248,9 @@ def placements(
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Stay up at the end, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep everything running at the end, until Ctrl-C.")
 def demo(*, keep: bool) -> None:
-    """Show it all on this machine: two sites, two engines, one dies."""
+    """Show everything on this machine: two sites, two engines, one dies."""
 
     async def main(life: Lifecycle) -> None:
         screen = Screen(Console(highlight=False))

@@ -37,7 +37,7 @@ _QUIET: Final = LogConfig(level="error", form="text")
 """What goes wrong is told in words of the command's own."""
 _SPAN: Final = re.compile(r"(\d+)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_LISTEN_HELP: Final = "Address to bind. [default: all with TLS, loopback without]"
+_LISTEN_HELP: Final = "Address to listen on. [default: all with TLS, else loopback]"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -49,40 +49,58 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
     raise click.BadParameter(f"{value!r} is no length of time; write 90s, 45m, 12h or 30d")
 
 
-_out_option = click.option("--out", type=_FILE, help="Access file to write. [default: in --dir]")
+_out_option = click.option("--out", type=_FILE, help="File to write. [default: in --dir]")
 _expires_option = click.option(
-    "--expires", default="", callback=_span, help="Such as 30d or 12h. [default: never]"
+    "--expires",
+    default="",
+    callback=_span,
+    help="Valid for this long: 30d, 12h. [default: for ever]",
 )
 _servers_option = click.option(
     "--server",
     "servers",
     multiple=True,
     metavar="URL",
-    help="Server to dial, in order of preference; such as a site's leaf. [default: the hub]",
+    help="Server to dial, such as a site's leaf; repeatable, in order. [default: the hub]",
 )
 
 
 def _listener_options(*, tls: str | None, leaf_port: int | None) -> Callable[[Any], Any]:
     options = (
-        click.option("--host", "hosts", multiple=True, help="Name by which it is dialled."),
-        click.option("--listen", default="", help=_LISTEN_HELP),
-        click.option("--port", default=CLIENT_PORT, show_default=True, help="For clients."),
         click.option(
-            "--leaf-port", type=int, default=leaf_port, show_default=True, help="For leaf servers."
+            "--host",
+            "hosts",
+            multiple=True,
+            help="Host name under which others reach it; repeatable.",
         ),
-        click.option("--websocket-port", type=int, help="For clients and leaves behind proxies."),
-        click.option("--monitor-port", type=int, help="nats-server's own page, on loopback."),
+        click.option("--listen", default="", help=_LISTEN_HELP),
+        click.option("--port", default=CLIENT_PORT, show_default=True, help="Port for clients."),
+        click.option(
+            "--leaf-port",
+            type=int,
+            default=leaf_port,
+            show_default=True,
+            help="Port for leaf servers.",
+        ),
+        click.option(
+            "--websocket-port", type=int, help="Port for clients and leaves behind proxies."
+        ),
+        click.option(
+            "--monitor-port", type=int, help="Port of nats-server's monitoring page, on loopback."
+        ),
         click.option(
             "--tls",
             type=click.Choice(["auto", "none", "files"]),
             default=tls,
             show_default=True,
-            help="auto: an authority of the mesh's own; none: loopback only."
+            help="auto: the mesh's own authority; files: your certificate; none: loopback only."
             + ("" if tls else " [default: auto with --host, else none]"),
         ),
-        click.option("--certificate", type=_FILE, help="PEM chain, for --tls files."),
-        click.option("--key", type=_FILE, help="Its private key."),
-        click.option("--ca", type=_FILE, help="Who signed it, unless every system knows them."),
+        click.option("--certificate", type=_FILE, help="PEM certificate chain, for --tls files."),
+        click.option("--key", type=_FILE, help="Private key of that certificate."),
+        click.option(
+            "--ca", type=_FILE, help="Authority that signed it, unless systems trust it already."
+        ),
     )
 
     def add(command: Any) -> Any:
@@ -95,7 +113,7 @@ def _listener_options(*, tls: str | None, leaf_port: int | None) -> Callable[[An
 
 @click.group()
 def mesh() -> None:
-    """Set a mesh up, admit providers, connect sites."""
+    """Set up a mesh, admit providers, connect sites."""
 
 
 for _command in (members, revoke, upgrade):
@@ -104,22 +122,26 @@ for _command in (members, revoke, upgrade):
 
 @mesh.command()
 @dir_option
-@click.option("--name", default="mesh", show_default=True, help="Of the mesh, for people.")
+@click.option(
+    "--name", default="mesh", show_default=True, help="Name of the mesh, shown to people."
+)
 @_listener_options(tls="auto", leaf_port=LEAF_PORT)
-@click.option("--force", is_flag=True, help="Replace a mesh; everybody needs new access files.")
+@click.option(
+    "--force", is_flag=True, help="Replace an existing mesh; everybody then needs new access files."
+)
 @click.option(
     "--jetstream/--no-jetstream",
     default=True,
     show_default=True,
-    help="Let the hub keep lifecycle events for 30 days, in the folder.",
+    help="Let the hub keep lifecycle events for 30 days, in the folder; placers need it too.",
 )
 @json_option
 def init(
     *, folder: Path, name: str, force: bool, jetstream: bool, as_json: bool, **listeners: Any
 ) -> None:
-    """Make a new mesh.
+    """Create a new mesh.
 
-    Writes keys, the hub's configuration, and an access file for each role.
+    Writes keys, the hub's configuration, and access files for a registry, a router and a tool.
     """
     if not listeners["hosts"]:
         listeners["hosts"] = (socket.gethostname(),)
@@ -139,7 +161,7 @@ def init(
     if as_json:
         print_json({"dir": str(folder), **msgspec.to_builtins(layout.facts)})
         return
-    click.echo(f"{name} is set up in {folder}; lose nothing in its keys/, and show it to nobody")
+    click.echo(f"{name} is set up in {folder}; back up its keys/ and keep them secret")
     click.echo(f"  start the hub    otela mesh serve {layout.conf}")
     click.echo(f"  then a registry  otela registry --set access={layout.access('registry')}")
     click.echo(f"  and a router     otela router --set access={layout.access('router')}")
@@ -150,9 +172,9 @@ def init(
 
 @mesh.command()
 @dir_option
-@click.option("--role", type=click.Choice(ROLES), required=True)
-@click.option("--name", help="Unique in the mesh. [default: the role's]")
-@click.option("--site", default="", help="Where a registry is, if not beside the hub.")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What to admit.")
+@click.option("--name", help="Name, unique in the mesh. [default: the role]")
+@click.option("--site", default="", help="Site of a registry that is not beside the hub.")
 @_servers_option
 @_expires_option
 @_out_option
@@ -168,9 +190,9 @@ def role(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Let one more registry, router, placer or tool in.
+    """Admit a registry, router, placer or tool: write its access file.
 
-    Does nothing if its access file is there already.
+    Does nothing if that file exists already.
     """
     layout, now = MeshLayout(folder), _CLOCK.wall()
     name = name or role
@@ -188,8 +210,8 @@ def role(
 
 @mesh.command()
 @dir_option
-@click.option("--provider", required=True, help="Whose sessions they will be.")
-@click.option("--site", default="", help="The only site that it may speak from. [default: any]")
+@click.option("--provider", required=True, help="Name of the provider.")
+@click.option("--site", default="", help="The only site where the file is valid. [default: any]")
 @_servers_option
 @_expires_option
 @_out_option
@@ -204,9 +226,9 @@ def invite(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Let a provider in: write its access file.
+    """Admit a provider: write its access file.
 
-    Its supervisors need nothing else.
+    The provider's supervisors need nothing else.
     """
     layout, now = MeshLayout(folder), _CLOCK.wall()
     access = setup.invite(
@@ -224,22 +246,26 @@ def invite(
 
 @mesh.command()
 @dir_option
-@click.option("--site", required=True, help="Its name, of your choice.")
-@click.option("--providers", default="", help="Who works there: p,q. [default: everybody]")
-@click.option("--registry", "registries", multiple=True, help="A registry that works there.")
-@click.option("--router", "routers", multiple=True, help="A router that works there.")
-@click.option("--placer", "placers", multiple=True, help="A placer that works there.")
-@click.option("--tool", "tools", multiple=True, help="A tool that works there.")
-@click.option("--behind", multiple=True, metavar="SITE", help="A site whose leaf dials this one.")
-@click.option("--hub", "hubs", multiple=True, metavar="URL", help="Where to dial out to.")
+@click.option("--site", required=True, help="Name of the site, of your choice.")
+@click.option("--providers", default="", help="Providers at the site: p,q. [default: all]")
+@click.option("--registry", "registries", multiple=True, help="Registry at the site; repeatable.")
+@click.option("--router", "routers", multiple=True, help="Router at the site; repeatable.")
+@click.option("--placer", "placers", multiple=True, help="Placer at the site; repeatable.")
+@click.option("--tool", "tools", multiple=True, help="Tool at the site; repeatable.")
+@click.option(
+    "--behind", multiple=True, metavar="SITE", help="Site whose leaf dials this one; repeatable."
+)
+@click.option("--hub", "hubs", multiple=True, metavar="URL", help="Address of the hub.")
 @click.option("--websocket", "is_websocket", is_flag=True, help="Dial the hub's websocket port.")
 @_listener_options(tls=None, leaf_port=None)
-@click.option("--out", type=FOLDER, help="Folder to write, to be copied to the site.")
+@click.option(
+    "--out", type=FOLDER, help="Folder to write, to be copied to the site. [default: in --dir]"
+)
 @json_option
 def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None:
-    """Connect a site: write the folder of its server.
+    """Connect a site: write the folder of its leaf server.
 
-    That server, its leaf, only dials out.
+    The leaf only dials out; nothing dials in.
     """
     members = tuple(
         Member(role=one, name=name)
@@ -266,9 +292,9 @@ def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None
     if as_json:
         print_json(msgspec.to_builtins(made, enc_hook=str))
         return
-    click.echo(f"site {options.site} has its folder: {made.root}; copy it there, and start")
+    click.echo(f"wrote the leaf of site {options.site} to {made.root}; copy it there and run")
     click.echo("  otela mesh serve leaf.conf")
-    click.echo("invite its providers with")
+    click.echo("invite the site's providers with")
     flags = " ".join((f"--site {options.site}", *(f"--server {url}" for url in made.servers)))
     click.echo(f"  otela mesh invite{_dir_flag(folder)} --provider NAME {flags}")
 
@@ -278,7 +304,7 @@ def leaf(*, folder: Path, out: Path | None, as_json: bool, **given: Any) -> None
 def serve(*, conf: Path) -> None:
     """Run a hub or leaf: nats-server with CONF.
 
-    It runs in the foreground and in CONF's folder.
+    Runs in the foreground, in CONF's folder.
     """
     binary = find_server()
     os.chdir(conf.resolve().parent)
@@ -290,9 +316,9 @@ def serve(*, conf: Path) -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, *, access: Path, as_json: bool) -> None:
-    """Say what works with an access file.
+    """Check what works with an access file.
 
-    Exits with 1 when something does not work.
+    Exits with 1 if something does not work.
     """
     logs.configure(service="mesh", config=_QUIET)
 
@@ -335,5 +361,5 @@ def _told(path: Path, access: Access, *, as_json: bool, is_new: bool = True) -> 
         told = {"path": str(path), "new": is_new, **msgspec.to_builtins(access)}
         print_json({key: value for key, value in told.items() if key != "credentials"})
         return
-    click.echo(f"{path}: {'' if is_new else 'already '}lets in {access.role} {access.name}")
-    click.echo("  hand it over by a private way: whoever has the file is taken for that one")
+    click.echo(f"{path}: {'' if is_new else 'already '}admits {access.role} {access.name}")
+    click.echo("  it is a secret: hand it over on a private channel")

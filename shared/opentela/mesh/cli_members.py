@@ -23,12 +23,18 @@ _QUIET: Final = LogConfig(level="error", form="text")
 
 @click.command()
 @dir_option
-@click.option("--provider", default="", help="Every access of this provider.")
-@click.option("--name", default="", help="Every access of this role or leaf.")
-@click.option("--id", "id_", default="", help="One access alone, by its id in `members`.")
+@click.option("--provider", default="", help="Revoke every access file of this provider.")
+@click.option(
+    "--name",
+    default="",
+    help="Revoke every access file of this registry, router, placer, tool or leaf.",
+)
+@click.option(
+    "--id", "id_", default="", help="Revoke one access file, by its id in `otela mesh members`."
+)
 @json_option
 def revoke(*, folder: Path, provider: str, name: str, id_: str, as_json: bool) -> None:
-    """Throw somebody out, at once and everywhere."""
+    """Revoke access, at once and everywhere."""
     if sum(map(bool, (provider, name, id_))) != 1:
         raise click.UsageError("name who: --provider NAME, --name NAME, or --id ID")
     layout = MeshLayout(folder)
@@ -52,7 +58,7 @@ def revoke(*, folder: Path, provider: str, name: str, id_: str, as_json: bool) -
 @dir_option
 @json_option
 def members(*, folder: Path, as_json: bool) -> None:
-    """List everybody who was let in."""
+    """List everybody who has been admitted."""
     admissions = MeshLayout(folder).admissions
     if as_json:
         print_json(msgspec.to_builtins(admissions))
@@ -72,9 +78,10 @@ def members(*, folder: Path, as_json: bool) -> None:
 @click.command()
 @dir_option
 def upgrade(*, folder: Path) -> None:
-    """Bring a mesh of an earlier version up to this one.
+    """Upgrade a mesh of an earlier version to this one.
 
-    Keys, addresses and access files stay valid. Says what it did; done twice it does nothing.
+    Keys, addresses and access files stay valid. Prints what it changed; a second run changes
+    nothing.
     """
     done = upgraded(MeshLayout(folder), now=_CLOCK.wall())
     for line in done or ("nothing to do",):

@@ -111,7 +111,7 @@ def test_a_role_is_added_once(run: Otela, tmp_path: Path) -> None:
     path = tmp_path / "mesh" / "access" / "edge2.toml"
     first = path.read_text()
     assert (
-        "already lets in router edge2" in run("role", "--role", "router", "--name", "edge2").output
+        "already admits router edge2" in run("role", "--role", "router", "--name", "edge2").output
     )
     assert path.read_text() == first
     out = ("--out", str(tmp_path / "elsewhere.toml"))

@@ -19,16 +19,22 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("demand", type=_FILE)
-@click.option("--inventory", type=_FILE, help="Pools of GPUs, and what runs now. [required]")
+@click.option(
+    "--inventory", type=_FILE, help="TOML file of GPU pools and of what runs now. [required]"
+)
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
     default="max-min",
     show_default=True,
-    help="What to be best at.",
+    help="What to optimise.",
 )
 @click.option(
-    "--solver", type=click.Choice(["highs", "cp-sat"]), default="highs", show_default=True
+    "--solver",
+    type=click.Choice(["highs", "cp-sat"]),
+    default="highs",
+    show_default=True,
+    help="Solver to use.",
 )
 @click.option(
     "--time",
@@ -36,14 +42,14 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
     type=Amount(0.1),
     default=10.0,
     show_default=True,
-    help="Seconds that the solver may take.",
+    help="Time limit of the solver, in seconds.",
 )
 @click.option(
     "--gap",
     type=Amount(0.0, 1.0),
     default=0.01,
     show_default=True,
-    help="Stop when the bound is this near.",
+    help="Relative gap to the bound at which to stop.",
 )
 @click.option(
     "--horizon",
@@ -51,7 +57,7 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
     type=Amount(1.0),
     default=3600.0,
     show_default=True,
-    help="Seconds that the plan is expected to hold; moves must pay within it.",
+    help="Seconds for which the plan should hold; moves must pay off within them.",
 )
 @click.option(
     "--drain",
@@ -59,10 +65,10 @@ _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
     type=Amount(0.0),
     default=30.0,
     show_default=True,
-    help="Seconds until a stopped replica's GPUs are free.",
+    help="Seconds until the GPUs of a stopped replica are free.",
 )
-@click.option("--explain", is_flag=True, help="Say why, model by model.")
-@click.option("--compare", is_flag=True, help="Judge simpler placements beside it.")
+@click.option("--explain", is_flag=True, help="Give the reasons, model by model.")
+@click.option("--compare", is_flag=True, help="Compare with simpler placements.")
 @_json_option
 def plan(
     *,
@@ -75,8 +81,8 @@ def plan(
 ) -> None:
     """Decide which models run where.
 
-    DEMAND is a TOML file of what is asked of which model. The bound that is printed is proven: no
-    placement whatever does better.
+    DEMAND is a TOML file with the load of each model; docs/placement.md describes it. The printed
+    bound is proven: no placement does better. Nothing is started or stopped.
     """
     from opentela.placer import plan_command  # noqa: PLC0415  # solvers take a while to import
 
@@ -89,45 +95,61 @@ def plan(
 
 @click.command()
 @click.argument("model")
-@click.option("--gpu", required=True, help="A GPU of the catalogue.")
+@click.option("--gpu", required=True, help="GPU from the catalogue, such as h100-80g-sxm.")
 @click.option(
-    "--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor parallelism."
+    "--tp",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Degree of tensor parallelism.",
 )
 @click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="Pipeline stages.")
 @click.option(
     "--w-dtype",
     default="",
-    help="How weights are stored.  [default: as config.json says, or bf16]",
+    help="Type of the weights.  [default: from config.json, or bf16]",
 )
-@click.option("--kv-dtype", default="bf16", show_default=True, help="How the KV cache is stored.")
-@click.option("--engine", default="vllm", show_default=True, help="An engine of the catalogue.")
-@click.option("--in-tokens", type=Amount(1.0), default=512.0, show_default=True)
-@click.option("--out-tokens", type=Amount(1.0), default=256.0, show_default=True)
+@click.option("--kv-dtype", default="bf16", show_default=True, help="Type of the KV cache.")
+@click.option("--engine", default="vllm", show_default=True, help="Engine from the catalogue.")
+@click.option(
+    "--in-tokens", type=Amount(1.0), default=512.0, show_default=True, help="Mean prompt length."
+)
+@click.option(
+    "--out-tokens", type=Amount(1.0), default=256.0, show_default=True, help="Mean answer length."
+)
 @click.option(
     "--rate",
     "rates",
     type=Amount(0.0),
     multiple=True,
-    help="Requests/s at one replica; repeatable. [default: shares of what it can do]",
+    help="Requests/s at the replica; repeatable. [default: shares of its capacity]",
 )
 @click.option(
-    "--ttft", "ttft_s", type=Amount(0.0, endless=True), default=float("inf"), help="Promise, s."
+    "--ttft",
+    "ttft_s",
+    type=Amount(0.0, endless=True),
+    default=float("inf"),
+    help="Promised mean time to first token, in seconds.",
 )
 @click.option(
-    "--tpot", "tpot_s", type=Amount(0.0, endless=True), default=float("inf"), help="Promise, s."
+    "--tpot",
+    "tpot_s",
+    type=Amount(0.0, endless=True),
+    default=float("inf"),
+    help="Promised mean time per output token, in seconds.",
 )
 @click.option(
     "--requests",
     type=click.IntRange(0, 100_000),
     default=0,
-    help="Also simulate so many requests one by one.",
+    help="Also simulate this many requests one by one.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
 @_json_option
 def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
-    """Say what one replica of MODEL does under load.
+    """Show what one replica of MODEL can do under load.
 
-    MODEL is a model of the catalogue or a config.json of Hugging Face.
+    MODEL is a model from the catalogue, or a config.json from Hugging Face.
     """
     from opentela.placer import simulate_command  # noqa: PLC0415
 
@@ -140,39 +162,39 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", type=_FILE, nargs=-1, required=True)
-@click.option("--inventory", required=True, type=_FILE, help="Pools of GPUs.")
+@click.option("--inventory", required=True, type=_FILE, help="TOML file of GPU pools.")
+@click.option("--models", type=_FILE, help="TOML file of the trace's models and promises.")
+@click.option("--clients", type=_FILE, help="CSV of the clients' lengths, for a trace of rates.")
 @click.option(
-    "--models", type=_FILE, help="What the models of the trace are, and what is promised."
+    "--out", type=_FOLDER, default=Path("replay"), show_default=True, help="Folder of the report."
 )
-@click.option("--clients", type=_FILE, help="Lengths of clients, for a trace of rates.")
-@click.option("--out", type=_FOLDER, default=Path("replay"), show_default=True, help="The report.")
 @click.option(
     "--policy",
     "policies",
     type=click.Choice(POLICIES),
     multiple=True,
     default=POLICIES,
-    help="Only these; repeatable.",
+    help="Replay only this policy; repeatable.",
 )
 @click.option(
     "--sizes",
     default="0.5,0.75,1,1.5",
     show_default=True,
-    help="Inventories to try, as multiples of the nodes.",
+    help="Sizes of the inventory to try, as multiples of its nodes.",
 )
 @click.option(
     "--train",
     type=Amount(0.05, 0.95),
     default=0.5,
     show_default=True,
-    help="Share of the trace that placements may learn from; the rest is judged.",
+    help="Share of the trace to learn from; the rest is judged.",
 )
 @click.option(
     "--scale",
     type=Amount(1e-6),
     default=1.0,
     show_default=True,
-    help="Multiplies the rate of every model.",
+    help="Factor for the rate of every model.",
 )
 @click.option(
     "--epoch",
@@ -180,7 +202,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     type=Amount(10.0),
     default=300.0,
     show_default=True,
-    help="Seconds between two plans.",
+    help="Seconds between plans (dynamic policies).",
 )
 @click.option(
     "--cool-down",
@@ -188,7 +210,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     type=Amount(0.0),
     default=1200.0,
     show_default=True,
-    help="Seconds that a replica is kept at least.",
+    help="Seconds for which a replica is kept at least (dynamic policies).",
 )
 @click.option(
     "--keep",
@@ -196,7 +218,7 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     type=Amount(0.0),
     default=300.0,
     show_default=True,
-    help="Seconds that a model which nobody asks for keeps a replica.",
+    help="Seconds for which a model without requests keeps a replica (dynamic policies).",
 )
 @click.option(
     "--load-cost",
@@ -204,32 +226,32 @@ def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     type=Amount(0.0),
     default=1.0,
     show_default=True,
-    help="Multiplies the time to load a model.",
+    help="Factor for the time to load a model.",
 )
 @click.option(
     "--placer",
     type=_FILE,
-    help="Settings of `live`: placer.toml, of which [[models]] do not count.",
+    help="Settings of the policy `live`: a placer.toml; its [[models]] are ignored.",
 )
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="One of them, such as plan.gain_min=0.1; repeatable.",
+    help="Set one field of those, such as plan.gain_min=0.1; repeatable.",
 )
 @click.option("--sensitivity", is_flag=True, help="Also vary load cost and cool-down.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
 @_json_option
 def replay(
     *, traces: tuple[Path, ...], inventory: Path, out: Path, as_json: bool, **asked: Any
 ) -> None:
-    """Replay traces under static and dynamic placement.
+    """Replay traces under several placements, and write a report.
 
-    Several are replayed at once, each as the demand for models of its own.
-    A TRACE is CSV (arrival_s,in_tokens,out_tokens[,model]), CSV of rates
-    (client,window_s,rate_rps,cv) or JSON lines (timestamp, input_length, output_length, hash_ids).
-    Writes plots and one HTML page.
+    A TRACE is CSV of requests (arrival_s,in_tokens,out_tokens[,model]), CSV of rates
+    (client,window_s,rate_rps,cv), or JSON lines (timestamp, input_length, output_length,
+    hash_ids). Several traces are replayed together, each with models of its own.
+    The report has plots and one HTML page.
     """
     from opentela.placer import files, replay_command  # noqa: PLC0415
 
@@ -243,19 +265,25 @@ def replay(
 
 
 @click.command()
-@click.option("--data", type=_FOLDER, help="Measurements. [default: those that come with it]")
-@click.option("--out", type=_FOLDER, default=Path("calibration"), show_default=True)
+@click.option("--data", type=_FOLDER, help="Folder of measurements. [default: the built-in ones]")
+@click.option(
+    "--out",
+    type=_FOLDER,
+    default=Path("calibration"),
+    show_default=True,
+    help="Folder for the results.",
+)
 @click.option(
     "--cross-validate",
     "by",
     type=click.Choice(["gpu", "model", "source"]),
-    help="Also fit without each of these in turn, and judge on what was left out.",
+    help="Also leave out each of these in turn, and judge the fit on what was left out.",
 )
 @_json_option
 def calibrate(*, data: Path | None, out: Path, by: str | None, as_json: bool) -> None:
-    """Fit the simulator to measurements anew.
+    """Fit the simulator to measurements again.
 
-    Writes the fit, what it leaves unexplained, and plots of that.
+    Writes the fit, its remaining errors, and plots of them.
     """
     from opentela.placer import calibrate_command  # noqa: PLC0415
 

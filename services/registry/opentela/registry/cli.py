@@ -22,7 +22,7 @@ log: Final = get_logger()
 @click.command()
 @add_options(RegistryConfig, service="registry")
 def registry(settings: Settings[RegistryConfig]) -> None:
-    """Run a registry."""
+    """Run a registry, which keeps track of all sessions."""
     config = settings.value
     service.run(lambda life: serve(life, config), name="registry", log_config=config.log)
 

@@ -21,7 +21,7 @@ log: Final = get_logger()
 @click.command()
 @add_options(RouterConfig, service="router")
 def router(settings: Settings[RouterConfig]) -> None:
-    """Run a router."""
+    """Run a router, the endpoint for OpenAI clients."""
     config = settings.value
     service.run(lambda life: serve(life, config), name="router", log_config=config.log)
 

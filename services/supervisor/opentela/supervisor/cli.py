@@ -30,24 +30,26 @@ from opentela.supervisor.run import serve
 @click.option(
     "--access",
     metavar="FILE",
-    help="What lets us into the mesh; given out by `otela mesh invite`.",
+    help="Access file of a provider, from `otela mesh invite`.",
 )
-@click.option("--site", help="Where this runs; by default the access file's, Slurm's or `local`.")
-@click.option("--node", help="This host or allocation; by default the host name.")
-@click.option("--walltime", default="", help="When to be gone: 2h, 90m; by default Slurm's end.")
+@click.option("--site", help="Name of this site. [default: the access file's, Slurm's or `local`]")
+@click.option("--node", help="Name of this host or allocation. [default: the host name]")
+@click.option(
+    "--walltime", default="", help="Time limit: 2h, 90m. [default: that of the Slurm job]"
+)
 @click.option(
     "--model-alias",
     "aliases",
     multiple=True,
     metavar="ALIAS[=MODEL]",
-    help="A further name of the engine's model; repeatable.",
+    help="Another name for the engine's model; repeatable.",
 )
 @click.option(
     "--label",
     "labels",
     multiple=True,
     metavar="KEY=VALUE",
-    help="For those who choose; repeatable.",
+    help="Label that clients can select by; repeatable.",
 )
 @click.option("--report-fd", "report_to", type=int, hidden=True)
 @add_options(SupervisorConfig, service="supervisor")
@@ -66,8 +68,8 @@ def start(
 ) -> None:
     """Run an engine and offer its models to the mesh.
 
-    The command is passed on word by word; no shell reads it. `{port}` in it is replaced by a free
-    port, which is also offered as $OTELA_PORT.
+    The command is run as given, without a shell. `{port}` in it is replaced by a free port, which
+    the engine also finds in $OTELA_PORT.
     """
     config = settings.value
     config = msgspec.structs.replace(
@@ -155,7 +157,7 @@ def pairs(given: Sequence[str], field: str, *, needs_value: bool) -> dict[str, s
         key, equals, value = one.partition("=")
         if not key or (needs_value and not equals):
             if needs_value:
-                raise ConfigError(f"{field} {one!r} is no pair", remedy="write it as key=value")
+                raise ConfigError(f"{field} {one!r} is not a pair", remedy="write it as key=value")
             raise ConfigError(
                 f"{field} {one!r} names no alias",
                 remedy="write it as ALIAS, or as ALIAS=MODEL where the engine has several",

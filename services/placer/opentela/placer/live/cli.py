@@ -25,10 +25,12 @@ log: Final = get_logger()
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would be moved, and move nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Report what would be started and stopped, and do nothing."
+)
 @add_options(PlacerConfig, service="placer")
 def placer(settings: Settings[PlacerConfig], *, dry_run: bool) -> None:
-    """Decide which models run on the agents of a mesh, and have it done."""
+    """Run a placer, which moves models between agents with demand."""
     config = settings.value
     if dry_run:
         config = msgspec.structs.replace(config, dry_run=True)

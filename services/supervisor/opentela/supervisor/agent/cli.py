@@ -19,15 +19,15 @@ from opentela.supervisor.cli import admission, pairs, placed
 @click.option(
     "--access",
     metavar="FILE",
-    help="What lets us into the mesh; given out by `otela mesh invite`.",
+    help="Access file of a provider, from `otela mesh invite`.",
 )
-@click.option("--site", help="Where this runs; by default the access file's, Slurm's or `local`.")
-@click.option("--node", help="This host or allocation; by default the host name.")
+@click.option("--site", help="Name of this site. [default: the access file's, Slurm's or `local`]")
+@click.option("--node", help="Name of this host or allocation. [default: the host name]")
 @click.option(
     "--gpus",
     metavar="LIST",
     default="",
-    help="Which GPUs to offer, as in 0,1; by default all that the allocation has.",
+    help="GPUs to offer, such as 0,1. [default: all of the allocation]",
 )
 @click.option(
     "--slots",
@@ -35,13 +35,15 @@ from opentela.supervisor.cli import admission, pairs, placed
     type=click.IntRange(1, 256),
     help="Offer N places on the CPU instead of GPUs.",
 )
-@click.option("--walltime", default="", help="When to be gone: 2h, 90m; by default Slurm's end.")
+@click.option(
+    "--walltime", default="", help="Time limit: 2h, 90m. [default: that of the Slurm job]"
+)
 @click.option(
     "--label",
     "labels",
     multiple=True,
     metavar="KEY=VALUE",
-    help="For those who choose, of replicas too; repeatable.",
+    help="Label that clients can select by; replicas inherit it; repeatable.",
 )
 @add_options(AgentConfig, service="agent")
 def agent(
@@ -55,10 +57,11 @@ def agent(
     walltime: str,
     labels: tuple[str, ...],
 ) -> None:
-    """Offer this allocation's GPUs, and run on them what placers tell.
+    """Offer an allocation's GPUs, and run what a placer assigns to them.
 
-    Engines are started by templates: those of the configuration, and ours for vLLM, SGLang and
-    llama.cpp where these are installed. A placer names one and a model; it never gives a command.
+    Engines are started from templates: those in the configuration, and built-in ones for vLLM,
+    SGLang and llama.cpp where these are installed. A placer names a template and a model; it never
+    sends a command.
     """
     given = settings.value
     supervisor = msgspec.structs.replace(

@@ -44,68 +44,81 @@ _via: Final = (
         "--slurm-url",
         default="",
         metavar="URL",
-        help="Of slurmrestd: http://host:port or unix:/path. [default: $OTELA_SLURM_URL]",
+        help="Address of slurmrestd: http://host:port or unix:/path. [default: $OTELA_SLURM_URL]",
     ),
 )
 _WHAT: Final = (
-    _option("--model", default="", help="Model to serve, as its engine calls it."),
+    _option("--model", default="", help="Model to serve, as the engine names it."),
     _option(
         "--engine",
         type=click.Choice(sorted(asked.recipes())),
         default="vllm",
         show_default=True,
-        help="Engine to serve it with.",
+        help="Engine that serves it.",
     ),
-    _option("--agent", "is_agent", is_flag=True, help="Run otela agent: it is told what to run."),
-    _option("--name", default="", help="Of the service. [default: after the model]"),
-    _option("--access", metavar="FILE", help="What lets its supervisors into the mesh."),
-    _option("--site", default="", help="Where it runs, as for otela start."),
-    _many("--model-alias", "aliases", "ALIAS[=MODEL]", "A further name of the model"),
-    _many("--label", "labels", "KEY=VALUE", "For those who choose"),
+    _option("--agent", "is_agent", is_flag=True, help="Run `otela agent`: a placer chooses the models."),
+    _option("--name", default="", help="Name of the service. [default: from the model]"),
+    _option("--access", metavar="FILE", help="Access file of a provider."),
+    _option("--site", default="", help="Name of the site, as for otela start."),
+    _many("--model-alias", "aliases", "ALIAS[=MODEL]", "Another name for the model"),
+    _many("--label", "labels", "KEY=VALUE", "Label that clients can select by"),
     _option(
         "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path),
-        help="Configuration of its supervisors.",
+        help="Configuration of the supervisors.",
     ),
-    _many("--set", "overrides", "FIELD=VALUE", "Set one field of its supervisors"),
+    _many("--set", "overrides", "FIELD=VALUE", "Set one field of that configuration"),
 )  # fmt: skip
 _SIZE: Final = (
-    _option("--time", required=True, help="Of each job: 2h, 90m or hours:minutes:seconds."),
     _option(
-        "--gpus", type=_NONE_OR_MORE, default=1, show_default=True, help="Of a replica, a node."
+        "--time", required=True, help="Time limit of each job: 2h, 90m or hours:minutes:seconds."
     ),
-    _option("--gpu-type", default="", help="As the cluster calls it."),
-    _option("--replicas", type=_COUNT, default=1, show_default=True, help="Engines in a job."),
-    _option("--replicas-per-node", type=_COUNT, default=1, help="How many share a node."),
-    _option("--nodes-per-replica", type=_COUNT, default=1, help="How many nodes one spans."),
-    _option("--worker", default="", metavar="COMMAND", help="What a replica's other nodes run."),
-    _option("--cpus", type=_NONE_OR_MORE, default=0, help="Of a replica, a node."),
-    _option("--memory", type=_NONE_OR_MORE, default=0, metavar="MB", help="Of a node."),
-    _option("--partition", default="", help="Where to queue."),
-    _option("--account", default="", help="Who pays."),
+    _option(
+        "--gpus",
+        type=_NONE_OR_MORE,
+        default=1,
+        show_default=True,
+        help="GPUs per replica, on each of its nodes.",
+    ),
+    _option("--gpu-type", default="", help="Type of GPU, as the cluster names it."),
+    _option("--replicas", type=_COUNT, default=1, show_default=True, help="Engines per job."),
+    _option("--replicas-per-node", type=_COUNT, default=1, help="Engines that share a node."),
+    _option("--nodes-per-replica", type=_COUNT, default=1, help="Nodes that one engine spans."),
+    _option(
+        "--worker",
+        default="",
+        metavar="COMMAND",
+        help="What to run on a replica's other nodes.",
+    ),
+    _option("--cpus", type=_NONE_OR_MORE, default=0, help="CPUs per replica, on each node."),
+    _option("--memory", type=_NONE_OR_MORE, default=0, metavar="MB", help="Memory per node."),
+    _option("--partition", default="", help="Partition to submit to."),
+    _option("--account", default="", help="Account to charge."),
     _option("--qos", default="", help="Quality of service."),
-    _option("--reservation", default="", help="Nodes that were set aside."),
+    _option("--reservation", default="", help="Reservation to use."),
     _option("--constraint", default="", help="Features that nodes must have."),
-    _option("--requeue/--no-requeue", default=True, help="Start again after a preemption."),
-    _many("--sbatch", "sbatch", "OPTION", "A further option of sbatch, such as --exclusive"),
-    _many("--srun", "srun", "OPTION", "A further option of each replica's srun"),
+    _option("--requeue/--no-requeue", default=True, help="Requeue the job after a preemption."),
+    _many("--sbatch", "sbatch", "OPTION", "Another option for sbatch, such as --exclusive"),
+    _many("--srun", "srun", "OPTION", "Another option for each replica's srun"),
 )
 _SURROUNDINGS: Final = (
     _many("--module", "modules", "NAME", "Environment module to load"),
-    _many("--env", "env", "NAME[=VALUE]", "Variable of the job"),
-    _many("--line", "prologue", "LINE", "Line of shell before anything is started"),
-    _option("--image", default="", metavar="SIF", help="Apptainer image that has the engine."),
-    _many("--apptainer", "apptainer", "OPTIONS", "Further options of apptainer exec"),
-    _option("--directory", default="", help="Where jobs run. [default: here]"),
-    _option("--output", default="", metavar="FILE", help="Of each job's output; %j is its number."),
+    _many("--env", "env", "NAME[=VALUE]", "Environment variable of the job"),
+    _many("--line", "prologue", "LINE", "Shell line to run before the engine"),
+    _option("--image", default="", metavar="SIF", help="Apptainer image that contains the engine."),
+    _many("--apptainer", "apptainer", "OPTIONS", "More options for apptainer exec"),
+    _option("--directory", default="", help="Working directory of the jobs. [default: this one]"),
+    _option("--output", default="", metavar="FILE", help="Output of each job; %j is the job id."),
     _option(
-        "--template", type=click.Path(path_type=Path), help="Of the job script, instead of ours."
+        "--template",
+        type=click.Path(path_type=Path),
+        help="Template of the job script, instead of the built-in one.",
     ),
-    _option("--lasting", is_flag=True, help="Let a successor be ready before each job ends."),
+    _option("--lasting", is_flag=True, help="Have a successor ready before each job ends."),
 )
 _HOW: Final = (
     *_via,
-    _option("--dry-run", is_flag=True, help="Print the job script, and do nothing."),
-    _option("--follow", is_flag=True, help="Stay until it serves, or has ended."),
+    _option("--dry-run", is_flag=True, help="Print the job script and submit nothing."),
+    _option("--follow", is_flag=True, help="Wait until the job serves or has ended."),
     _json,
 )
 
@@ -128,8 +141,8 @@ def _with(*groups: tuple[Option, ...]) -> Option:
 def submit(*, dry_run: bool, follow: bool, as_json: bool, **given: Any) -> None:
     """Run an engine in Slurm jobs and offer its models to the mesh.
 
-    Each replica is a step of a job; with --lasting, one job follows another. The engine is chosen
-    by --model and --engine, or its command is given behind --.
+    Each replica is a step of a job. With --lasting, a successor is submitted before each job ends.
+    Choose the engine by --model and --engine, or give its command after --.
     """
     supervisor = _supervisor(given)
     given["access"] = given["access"] or supervisor.access
@@ -169,10 +182,10 @@ def jobs(*, via: str, slurm_url: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@_option("--now", is_flag=True, help="Do not let running requests finish.")
+@_option("--now", is_flag=True, help="Do not wait for running requests.")
 @_with(_via)
 def cancel(*, name: str, now: bool, via: str, slurm_url: str) -> None:
-    """End a service: its jobs leave in order, and none follows."""
+    """End a service: finish its running requests, then end its jobs."""
     folder = Folder(root(os.environ) / name)
     if not folder.exists:
         raise ConfigError(f"there is no service {name!r}", remedy="otela jobs lists them")
@@ -187,9 +200,9 @@ def cancel(*, name: str, now: bool, via: str, slurm_url: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def keep(*, folder: Path) -> None:
-    """See to the successor of the Slurm job that this runs in.
+    """Submit the successor of this Slurm job; job scripts run this.
 
-    Job scripts that otela submit --lasting wrote start it; FOLDER is the service's.
+    The scripts that `otela submit --lasting` writes start it; FOLDER is the service's.
     """
     # What warns the steps of a job may reach its script's children, too.
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
