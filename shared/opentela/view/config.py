@@ -14,16 +14,18 @@ class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How a view keeps up with the registries.
 
     Attributes:
-        repair_s: Seconds between comparisons with a registry. What a lost delta costs at most, and
-            some 300 bytes each. Below 5 s, so that views agree within 5 s of a healed partition.
-        retry_s: Seconds until an unanswered question is asked again, while booting and after.
-        ask_timeout_s: Seconds to wait for an answer; above any round trip of the mesh.
-        sessions_per_provider: As the registries have it: beyond it, no owner is heard directly.
-        quorum: Registries that must agree on what is held against a session, as the registries have
-            it; capped at those that were heard within `registries_s`, so that the last one is
+        repair_s: Seconds between comparisons with a registry, some 300 bytes each: how long a lost
+            delta may go unnoticed. Must be below 5 s for views to agree within 5 s of a healed
+            partition.
+        retry_s: Seconds until an unanswered question is repeated, while booting and afterwards.
+        ask_timeout_s: Seconds to wait for an answer; must be above any round trip of the mesh.
+        sessions_per_provider: Sessions of one provider that are believed from their owners
+            directly; set it as for the registries.
+        quorum: Registries that must agree on what is held against a session; set it as for the
+            registries. Capped at the number heard within `registries_s`, so that the last one is
             believed alone.
-        registries_s: Seconds for which a registry counts after its last sign of life; some rounds
-            of theirs.
+        registries_s: Seconds for which a registry counts after its last sign of life; some of its
+            rounds.
     """
 
     repair_s: Seconds = 2.0

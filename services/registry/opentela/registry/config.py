@@ -26,25 +26,29 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     A session says itself how often it beats (`every_s`, 1 s by default).
 
     Attributes:
-        late_beats: Beats; silence of `late_beats * every_s` makes a registry probe. Lower finds the
-            dead sooner (at most this long after death when the mesh says "no responders") and
-            probes the living more often. Above the 1.1 that owners' jitter makes of a beat.
-        lease_beats: Beats; silence of `lease_beats * every_s` together with `probes_min`
-            unanswered probes is suspicion. Lower leaves a frozen host or a half-open link sooner,
-            and suspects more that were only slow, until they say so. Above `late_beats`.
-        probes_min: Probes that must have gone unanswered by then.
-        probe_every_s: Seconds between probes of a late session, which wait for no answer to the
-            one before. The more fit between being late and the end of the lease, the more losses
-            they outlast. Stretched as the lease is, so that their number stays.
-        probe_timeout_s: Seconds until a probe counts as unanswered; above a round trip. An answer
-            that comes later is a sign of life all the same.
-        suspect_probe_every_s: Seconds between probes of a suspected session: what it takes to
-            notice that it is back.
-        grace_s: Seconds of suspicion until `LEFT`, which cannot be taken back. Above the longest
-            pause that is to be survived, with time to reconnect: 32 s of SIGSTOP and 13 s.
-        advisory_ttl_s: Seconds for which a scheduler's word on a session holds (`otela advise`).
-            While it says that the session ended, silence is believed at once and `grace_s` is not
-            waited for; while it says that it runs, no silence is believed.
+        late_beats: Beats; after `late_beats * every_s` of silence, a registry starts to probe.
+            Lower finds dead sessions sooner (at the latest after this time, if the mesh answers "no
+            responders"), but probes living ones more often. Must be above 1.1, because heartbeats
+            have jitter.
+        lease_beats: Beats; after `lease_beats * every_s` of silence and `probes_min` unanswered
+            probes, a session is suspected. Lower stops using frozen hosts and half-open links
+            sooner, but suspects more sessions that were only slow, until they refute it. Must be
+            above `late_beats`.
+        probes_min: Probes that must be unanswered before a session is suspected.
+        probe_every_s: Seconds between probes of a late session; a probe does not wait for the
+            answer to the one before. Lower fits more probes between being late and the end of the
+            lease, and so survives more losses. Stretched together with the lease, so that their
+            number stays the same.
+        probe_timeout_s: Seconds until a probe counts as unanswered; must be above a round trip. A
+            later answer still proves life.
+        suspect_probe_every_s: Seconds between probes of a suspected session: how long it may take
+            to notice that it is back.
+        grace_s: Seconds of suspicion until a session is evicted (`LEFT`), which cannot be undone.
+            Must be above the longest pause that a session should survive, plus the time to
+            reconnect: 32 s of SIGSTOP and 13 s.
+        advisory_ttl_s: Seconds for which advice from a scheduler (`otela advise`) is valid. While
+            it says that a session has ended, silence is believed at once and `grace_s` is skipped;
+            while it says that a session runs, silence is not held against it.
     """
 
     late_beats: Annotated[float, Meta(gt=1)] = 1.2
@@ -68,18 +72,19 @@ class RestraintConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """When a registry doubts itself instead of the sessions.
 
     Attributes:
-        doubt_share: Share of the watched sessions; when at least this many are silent together,
-            it is likelier that the registry is cut off than that all of them died.
-        doubt_sessions_min: Sessions; fewer silent ones never cause doubt.
-        doubt_max_s: Seconds of doubt after which evictions go on: sites do die.
-        evictions_share: Share of the living that may be evicted in `evictions_window_s`.
-        evictions_min: Sessions that may be evicted in a window however few live.
-        evictions_window_s: Seconds.
-        lag_s: Seconds by which a registry may wake up late before it takes itself for slow.
+        doubt_share: Share of the watched sessions; if at least this many are silent at once, the
+            registry assumes that it is cut off itself.
+        doubt_sessions_min: Sessions; fewer silent ones never cause that doubt.
+        doubt_max_s: Seconds of doubt after which evictions continue, because whole sites do die.
+        evictions_share: Share of the living sessions that may be evicted within
+            `evictions_window_s`.
+        evictions_min: Sessions that may be evicted within that window, however few live.
+        evictions_window_s: Seconds, the length of that window.
+        lag_s: Seconds by which a registry may wake up late before it considers itself slow.
         widen_max: Factor; a registry that is slow, or alone in what it cannot reach, stretches
-            `lease_beats`, `probe_every_s` and `probe_timeout_s` by 1, 2, … up to this, and back by
-            one a calm round.
-            1 never stretches. What the mesh says nobody listens to is dead all the same.
+            `lease_beats`, `probe_every_s` and `probe_timeout_s` to 2, 3, … times, at most to this,
+            and back by one step per calm round. 1 never stretches. "No responders" is believed in
+            any case.
     """
 
     doubt_share: Share = 0.5
@@ -96,20 +101,22 @@ class PeersConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How registries keep each other up to date.
 
     Attributes:
-        gossip_s: Seconds between rounds: one presence to all, one digest to a random peer. What
-            a lost delta costs at most, times the number of peers; some 400 bytes each.
-        heard_s: Seconds without a word after which a peer counts as away: it is not gossiped with,
-            and the quorum for suspicion does without it. A few rounds.
-        memory_s: Seconds for which an away peer is remembered, and nobody evicted: it may hear whom
-            nobody here does, and an eviction cannot be refuted. Above the longest partition that
-            is to be survived; so long do silent sessions linger, suspected, when a registry dies.
-        quorum: Registries that must fail to reach a session before it is suspected; capped at
-            those that were heard within `heard_s`, this one included, so that the last one decides
-            alone. One that stops in order is not counted from then on.
+        gossip_s: Seconds between gossip rounds: one presence to all, one digest to a random peer,
+            some 400 bytes each. Times the number of peers, this is how long a lost delta may go
+            unnoticed.
+        heard_s: Seconds without a message after which a peer counts as away: it gets no gossip and
+            does not count for the quorum of suspicion. Should be a few rounds.
+        memory_s: Seconds for which an away peer is remembered. Until then nobody is evicted,
+            because that peer may hear sessions that nobody here does, and an eviction cannot be
+            refuted. Must be above the longest partition to be survived; when a registry dies,
+            silent sessions stay suspected for this long.
+        quorum: Registries that must fail to reach a session before it is suspected. Capped at the
+            number heard within `heard_s`, this one included, so that the last one decides alone. A
+            registry that stops gracefully is no longer counted.
         stale_s: Seconds without an answer to a comparison, while peers are there, after which the
-            map may be out of date and `/readyz` is red. Several rounds.
-        learn_s: Seconds for which a registry without peers and without a state file listens
-            before it answers: three beats make every living session known.
+            map may be out of date and `/readyz` reports not ready. Should be several rounds.
+        learn_s: Seconds for which a registry without peers and without a state file listens before
+            it answers; after three heartbeats it knows every living session.
     """
 
     gossip_s: Seconds = 1.0
@@ -124,11 +131,11 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How long the dead are remembered.
 
     Attributes:
-        tombstone_s: Seconds for which a session that has `LEFT` is kept, so that no old copy of
-            its record brings it back. Above the longest partition; some 2 KB each.
-        clock_margin_s: Seconds more, because clocks differ.
-        sweep_s: Seconds between sweeps.
-        state_file: Where the map is kept over a restart, mode 0600; empty for nowhere. Only a
+        tombstone_s: Seconds for which a session that has `LEFT` is remembered, so that no old copy
+            of its record revives it. Must be above the longest partition; some 2 KB per session.
+        clock_margin_s: Seconds added to that, because clocks differ.
+        sweep_s: Seconds between sweeps that remove expired records.
+        state_file: File in which the map survives a restart, mode 0600; empty for none. Only a
             registry without peers needs it.
         state_every_s: Seconds between writes of that file.
     """
@@ -144,9 +151,11 @@ class EventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long the hub keeps lifecycle events, if it has JetStream.
 
     Attributes:
-        keep_days: Days; a later registry with another value changes it for all.
-        bytes_max: Bytes of the stream; beyond it the oldest go first. Below what the hub has.
-        replicas: Copies, at as many hubs; 1 unless the hub is a cluster of three.
+        keep_days: Days for which events are kept. If registries differ, the one that started last
+            sets it for all.
+        bytes_max: Bytes that the stream may take; beyond this, the oldest events are dropped. Must
+            be below the hub's limit.
+        replicas: Copies of the stream, each on another hub; 1 unless the hub is a cluster of three.
     """
 
     keep_days: Annotated[float, Meta(gt=0)] = history.DAYS
@@ -158,11 +167,11 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A registry.
 
     Attributes:
-        access: File that lets this registry into the mesh, as `otela mesh` writes it.
-        sessions_per_provider: Sessions of one provider that live at a time; owners' claims to more
-            are refused, whatever a runaway or hostile provider starts.
-        unroutable_is_unready: Whether `/readyz` is red while a model that is offered has no
-            routable session. `/status` and the metrics tell it in any case.
+        access: Access file of this registry, from `otela mesh`.
+        sessions_per_provider: Living sessions that one provider may have; further ones are refused,
+            so that a runaway or hostile provider cannot fill the map.
+        unroutable_is_unready: Whether `/readyz` reports not ready while an offered model has no
+            routable session. `/status` and the metrics show it in any case.
     """
 
     access: str
@@ -178,24 +187,24 @@ class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def noticed_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
-    """Return after how long a death is known at most that the mesh notices: a process is killed."""
+    """Return after how long a killed process is noticed, at the latest."""
     return config.detector.late_beats * every_s
 
 
 def frozen_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
-    """Return after how long silence is suspicion at most: a host is frozen, a link half-open."""
+    """Return after how long a frozen host or half-open link is suspected, at the latest."""
     detector = config.detector
     probed_s = (detector.probes_min - 1) * detector.probe_every_s + detector.probe_timeout_s
     return max(detector.lease_beats * every_s, detector.late_beats * every_s + probed_s)
 
 
 def evicted_s(config: RegistryConfig, every_s: float = BEAT_EVERY_S) -> float:
-    """Return after how long silence is the end: what no session survives."""
+    """Return after how long a silent session is evicted: no session survives longer silence."""
     return frozen_s(config, every_s) + config.detector.grace_s
 
 
 def alone_s(config: RegistryConfig) -> float:
-    """Return after how long a registry decides alone once its last peer is silent."""
+    """Return after how long a registry decides alone, once its last peer is silent."""
     return config.peers.heard_s
 
 

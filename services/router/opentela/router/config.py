@@ -19,27 +19,29 @@ class ListenConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where clients connect, and how much of one client is borne.
 
     Attributes:
-        address: `host:port`; port 0 takes a free one. `inherited` takes the socket that the process
-            was started with, as systemd passes it: several routers may share it, and one may follow
-            another without a connection being refused. There is no TLS here: anything but loopback
-            belongs behind a proxy that has it.
-        reuse_port: Let several routers of one host listen on this address; the kernel spreads
-            connections over them.
-        cors_origins: Origins whose pages may call the API; `*` is every one, empty is none.
-        body_bytes_max: Larger request bodies get 413. Each is held whole until its answer begins.
-        bodies_bytes_max: All bodies held at one time; more get 503. This bounds the memory.
-        head_bytes_max: Request line and headers of one request; more gets 431.
+        address: `host:port`; port 0 picks a free one. `inherited` uses the socket with which the
+            process was started, as systemd passes it: several routers can share it, and one can
+            replace another without a refused connection. There is no TLS: put anything but loopback
+            behind a proxy that has it.
+        reuse_port: Whether several routers of one host may listen on this address; the kernel
+            spreads connections over them.
+        cors_origins: Origins whose web pages may call the API; `*` allows all, empty none.
+        body_bytes_max: Bytes of a request body; larger ones get 413. Each body is held in memory
+            until its answer begins.
+        bodies_bytes_max: Bytes of all bodies held at the same time; further ones get 429. This
+            bounds the memory.
+        head_bytes_max: Bytes of a request's first line and headers; larger ones get 431.
         connections_max: Open client connections; further ones are closed at once.
-        requests_max: Requests under way; more get 429.
-        head_s: From the first byte of a request to the end of its headers.
-        body_s: Silence within a request body.
-        receive_s: From the first byte of a request to its last. Bodies at the limit need their time
-            on slow lines; who sends a byte now and then holds a connection for as long.
-        keep_alive_s: Silence between requests, also of a client that leaves the end of its answer
-            unread. Longer than a load balancer's own, or it will use a connection at the moment at
-            which it is closed here.
-        linger_s: After an error answered before the body came: how long the rest of the body is
-            read and dropped, so that the client gets to see the answer.
+        requests_max: Requests in progress; further ones get 429.
+        head_s: Seconds from the first byte of a request to the end of its headers.
+        body_s: Seconds of silence within a request body.
+        receive_s: Seconds from the first byte of a request to its last. Large bodies on slow lines
+            need this time; a client that trickles bytes holds a connection for as long.
+        keep_alive_s: Seconds of silence between requests, and for a client that does not read the
+            end of its answer. Must be longer than a load balancer's own, which would otherwise
+            reuse a connection just as it is closed here.
+        linger_s: Seconds for which the rest of a body is read and dropped after an early error, so
+            that the client gets to see the answer.
     """
 
     address: str = "127.0.0.1:8080"
@@ -61,24 +63,23 @@ class AttemptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How long an answer may take, and how often it is tried for.
 
     Attributes:
-        attempts_max: Sessions that one request may be tried on. Each further one costs an engine's
-            work again when the attempt before it had begun; so those that are not there any more,
-            and of which nobody has heard yet, do not count.
-        backoff_s: Before the third attempt; doubled before each further one, ± half of it by
-            chance. The second attempt follows at once when the first surely did not begin.
-        backoff_max_s: Upper bound of that.
-        retry_share: Retries by requests, of those that may repeat what an engine began; they cost
-            its work again. Lower spares a mesh in which much fails, and gives up sooner.
-        retry_reserve: Retries beyond that share which may come at once, as when engines die with
-            all that they were doing.
-        first_s: To the first event of a stream. Covers the engine's queue and its prefill; a hung
-            engine holds its requests for as long.
-        unary_s: To the end of an answer that is not streamed.
-        idle_s: Silence within a stream that has begun.
-        total_s: All attempts of a request together.
-        held_bytes_max: An answer that is not streamed is held until it is whole, so that an
-            engine lost in the middle of it costs nothing but time; larger ones are passed on as
-            they come.
+        attempts_max: Sessions that one request may be tried at. An attempt after one that had begun
+            repeats an engine's work. Sessions that turn out to be gone do not count.
+        backoff_s: Seconds before the third attempt; doubled before each further one, ± half at
+            random. The second attempt follows at once if the first surely did not begin.
+        backoff_max_s: Seconds, upper bound of that.
+        retry_share: Share of requests that may be retried although an engine may have begun, which
+            repeats its work. Lower protects a mesh in which much fails, but gives up sooner.
+        retry_reserve: Retries beyond that share that may come in a burst, as when engines die with
+            everything they were doing.
+        first_s: Seconds to the first event of a stream. Must cover the engine's queue and prefill;
+            a hung engine holds its requests for this long.
+        unary_s: Seconds to the end of an answer that is not streamed.
+        idle_s: Seconds of silence within a stream that has begun.
+        total_s: Seconds for all attempts of a request together.
+        held_bytes_max: Bytes of an answer that is not streamed. Up to this size it is held until it
+            is complete, so that losing an engine midway costs only time; larger ones are passed on
+            as they arrive.
     """
 
     attempts_max: Count = 3
@@ -97,14 +98,15 @@ class WaitConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long requests wait here for a session that can take them.
 
     Attributes:
-        loading_s: For a model that sessions are loading, and none serves; 0 for not at all. Longer
-            than clients wait is of no use.
-        full_s: While each session that could serve the request has as many as it may; 0 for not at
-            all.
-        depth_max: Requests that wait for one model; further ones get 503 at once. Each holds its
-            body.
-        session_requests_max: Of this router at one session; more wait here, where any session may
-            take them. Engines queue what they cannot batch: less than they batch leaves them idle.
+        loading_s: Seconds to wait for a model that is being loaded and that nobody serves yet; 0 to
+            not wait. More than clients themselves wait is useless.
+        full_s: Seconds to wait while every suitable session has as many requests as it may; 0 to
+            not wait.
+        depth_max: Requests that may wait for one model; further ones get 503 at once. Each holds
+            its body in memory.
+        session_requests_max: Requests of this router at one session; further ones wait here, where
+            any session may take them. Engines queue what they cannot batch, so a value below their
+            batch size leaves them idle.
     """
 
     loading_s: Annotated[float, Meta(ge=0)] = 60.0
@@ -117,11 +119,13 @@ class EjectionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """When a session that fails is taken last.
 
     Attributes:
-        eject_s: After a failure of the transport or a time-out; doubled for each in a row.
-        eject_max_s: Upper bound of that.
-        refused_s: After a session refused work: it is draining, and the registry will say so.
-        errors_max: Answers 5xx in a row that count as a failure.
-        share_max: Of a model's sessions, how many may be ejected at one time: when nearly all
+        eject_s: Seconds for which a session is used last after a transport failure or time-out;
+            doubled for each failure in a row.
+        eject_max_s: Seconds, upper bound of that.
+        refused_s: Seconds for which a session is used last after it refused work: it is draining,
+            and its next claim will say so.
+        errors_max: Answers with 5xx in a row that count as a failure.
+        share_max: Share of a model's sessions that may be ejected at the same time: if nearly all
             fail, the fault is more likely here.
     """
 
@@ -136,12 +140,12 @@ class HomeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where sessions dial this router, so that their requests pass no server of the mesh.
 
     Attributes:
-        address: `host:port`; empty for nowhere: all requests take the mesh. Port 0 takes a free
-            one. Each router process needs a port of its own.
-        advertised: Names or `host:port` at which sites reach that address, tried in order; empty
-            takes the address itself, or this host's name when it is a wildcard.
-        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is made at
-            start and told to sessions over the mesh.
+        address: `host:port` that sessions dial; empty for none, so that all requests take the mesh.
+            Port 0 picks a free one. Each router process needs its own port.
+        advertised: Names or `host:port` under which sites reach that address, tried in order; empty
+            uses the address itself, or this host's name if it is a wildcard.
+        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is created
+            at start and sent to sessions over the mesh.
     """
 
     address: str = ""
@@ -157,8 +161,8 @@ class DirectConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     session.
 
     Attributes:
-        sites: Sites whose sessions are dialled under TLS; `*` is every one.
-        same_host: Also those that show that they are on this router's own host and network,
+        sites: Sites whose sessions this router dials, under TLS; `*` for all.
+        same_host: Whether it also dials sessions that prove to be on its own host and network;
             without TLS on loopback.
     """
 
@@ -170,26 +174,27 @@ class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A router.
 
     Attributes:
-        access: File that lets this router into the mesh, as `otela mesh` writes it.
+        access: Access file of this router, from `otela mesh`.
         policy: `random`, `round_robin`, `least_load`, `hardware_weighted`, `prefix_affinity`, or
             another installed one; docs/routing.md compares them.
-        providers: Those whose sessions are used at all; empty for all. Requests may narrow it
+        providers: Providers whose sessions may be used; empty for all. Requests may narrow this
             further.
-        walltime_margin_s: A session whose allocation ends within this and what the request will
-            probably take is a last resort: the time that a supervisor itself is gone earlier, and
-            some doubt about the forecast.
-        path_prefixes: Paths of engines that begin so are forwarded, but for those that administer
-            an engine or show what all its users share. Without any, only the known ones are.
-        extra_paths: Further paths of engines to forward, whatever they are called. They are never
-            tried again once they may have begun.
-        server_timing: Tell in the header `x-otela-timing` of whole answers where their time went,
-            in milliseconds. For measuring; it also tells clients how the mesh is built.
-        drain_s: After SIGTERM, how long all that follows may take together.
-        drain_notice_s: After SIGTERM, how long new connections are still taken: as long as a load
-            balancer or Kubernetes needs to see in `/readyz` that they should go elsewhere.
-        drain_idle_s: After that, how long connections without a request are kept open for a last
-            one, whose answer closes them. Closed at once they would fail the requests that are on
-            their way; longer than the pauses of busy clients is enough.
+        walltime_margin_s: Seconds; a session whose allocation ends within this plus the expected
+            duration of the request is used last. Covers the time by which supervisors leave early,
+            and errors of the forecast.
+        path_prefixes: Prefixes of engine paths that are forwarded, except paths that administer an
+            engine or show what all its users share. If empty, only the known paths are forwarded.
+        extra_paths: Further engine paths to forward, whatever they are called. They are never
+            retried once they may have begun.
+        server_timing: Whether whole answers carry the header `x-otela-timing`, which says in
+            milliseconds where their time went. For measurements; it also reveals to clients how the
+            mesh is built.
+        drain_s: Seconds after SIGTERM for everything that follows together.
+        drain_notice_s: Seconds after SIGTERM for which new connections are still accepted: as long
+            as a load balancer or Kubernetes needs to notice `/readyz`.
+        drain_idle_s: Seconds after that for which idle connections stay open for one last request,
+            whose answer closes them. Closing them at once would fail requests that are on their
+            way; slightly longer than the pauses of busy clients is enough.
     """
 
     access: str

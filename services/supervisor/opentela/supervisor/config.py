@@ -17,20 +17,22 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The engine's command, and what surrounds its process.
 
     Attributes:
-        kind: Which adapter reads it; `auto` recognises it by its command, then by its answers.
-        host: Where the engine is reached. Anything but loopback sends prompts over that network.
-        port: Where the engine listens, when its command says so neither by `{port}` nor by
-            `--port`; 0 picks one and offers it as `$OTELA_PORT` and `$PORT`.
-        port_min: Least port to pick from.
-        port_max: Greatest port to pick from. The range ends below the kernel's own (32768 up),
-            so that no outgoing connection takes a port between our choice and the engine's bind.
-        api_key: Whether the engine gets a random API key, where its kind takes one: loopback is
-            shared by all users of a host.
-        stop_s: From SIGTERM to SIGKILL. Slurm itself kills 30 s after its SIGTERM.
-        hung_stop_s: The same for an engine that hangs: it will hardly listen.
-        tail_lines: Last lines of output that are kept for failures, and for `/status` if that
-            asks for a token: what an engine prints may be a prompt.
-        log_file: Where the engine's output goes; empty is our own stdout.
+        kind: Kind of engine; `auto` recognises it by its command, then by its answers.
+        host: Address at which the engine listens. Anything but loopback sends prompts over that
+            network.
+        port: Port at which the engine listens, if its command says so neither by `{port}` nor by
+            `--port`; 0 picks one and passes it as `$OTELA_PORT` and `$PORT`.
+        port_min: Lowest port to pick from.
+        port_max: Highest port to pick from. Must be below the kernel's own range (32768 up), so
+            that no outgoing connection takes a port between its choice and the engine's bind.
+        api_key: Whether the engine gets a random API key, if its kind accepts one: all users of a
+            host share loopback.
+        stop_s: Seconds from SIGTERM to SIGKILL. Slurm itself kills 30 s after its SIGTERM.
+        hung_stop_s: Seconds from SIGTERM to SIGKILL for an engine that hangs, and will hardly
+            react.
+        tail_lines: Lines of output, the last ones, that are kept to explain failures, and shown in
+            `/status` if that requires a token: output may contain prompts.
+        log_file: File for the engine's output; empty for the supervisor's own stdout.
     """
 
     kind: Literal["auto", "vllm", "sglang", "llamacpp", "openai"] = "auto"
@@ -52,22 +54,24 @@ class WatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     about max(hang_s, timeouts_max · (probe_s + probe_timeout_s)): 6 s as set here.
 
     Attributes:
-        probe_s: Between two health probes of a ready engine.
-        loading_probe_s: The same while it loads; a refused connection on loopback costs nothing.
-        probe_timeout_s: A probe without an answer for so long has failed.
-        failures_max: So many bad answers in a row (an error, a refused connection) make it ill.
-        timeouts_max: So many unanswered probes in a row may make it hung.
-        hang_s: ... if nothing else, such as a token, was a sign of life for so long.
-        stall_s: Requests run and no token has come out for so long: hung, whatever `/health`
-            says. Must exceed the longest prefill.
-        blind_stall_s: The same for an engine that counts no tokens: an answer in one piece shows
-            nothing until it is complete.
-        load_stall_s: A loading engine may take for ever, but not be silent for so long.
-        offer_s: Between two reads of `/v1/models`: how stale an offer may be.
-        offer_retry_s: After a failed read.
-        load_s: Between two reads of the engine's metrics, for heartbeats and progress.
-        pause_s: A gap in our own run longer than this (a stopped process, a starved host) is no
-            evidence against the engine.
+        probe_s: Seconds between health probes of a ready engine.
+        loading_probe_s: Seconds between health probes while the engine loads; a refused connection
+            on loopback costs nothing.
+        probe_timeout_s: Seconds after which an unanswered probe has failed.
+        failures_max: Bad answers in a row (an error, a refused connection) after which the engine
+            counts as ill.
+        timeouts_max: Unanswered probes in a row after which the engine may count as hung …
+        hang_s: … if for this many seconds there was no other sign of life, such as a token.
+        stall_s: Seconds without a token while requests run, after which the engine counts as hung,
+            whatever `/health` says. Must exceed the longest prefill.
+        blind_stall_s: Seconds, the same for an engine that does not count tokens: an answer in one
+            piece shows nothing until it is complete.
+        load_stall_s: Seconds for which a loading engine may be silent. Loading itself has no limit.
+        offer_s: Seconds between reads of `/v1/models`: how stale an offer may be.
+        offer_retry_s: Seconds until a failed read is repeated.
+        load_s: Seconds between reads of the engine's metrics, for heartbeats and progress.
+        pause_s: Seconds; if the supervisor itself was paused for longer (stopped, or on a starved
+            host), silence in that time is not held against the engine.
     """
 
     probe_s: Seconds = 1.0
@@ -89,15 +93,18 @@ class RestartConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whether and when a failed engine is started again.
 
     Attributes:
-        failures_max: So many failures within `window_s` and the supervisor gives up; 0 never
-            starts an engine again.
-        unserved_max: So many failures in a row of an engine that has never served: its command is
-            probably wrong. 2 forgives one, such as a GPU that was not free yet.
-        window_s: See `failures_max`.
-        delay_s: Wait before the first new start; doubles with each failure in a row, and a random
-            share of up to half is taken off, so that engines that fell together do not rise so.
-        delay_max_s: The wait grows no further.
-        steady_s: An engine that served for so long has recovered: the next wait is `delay_s`.
+        failures_max: Failures within `window_s` after which the supervisor gives up; 0 never
+            restarts an engine.
+        unserved_max: Failures in a row of an engine that has never served, after which the
+            supervisor gives up: its command is probably wrong. 2 forgives one, such as a GPU that
+            was not free yet.
+        window_s: Seconds; see `failures_max`.
+        delay_s: Seconds before the first restart; doubles with each failure in a row. A random
+            share of up to half is subtracted, so that engines that fell together do not restart
+            together.
+        delay_max_s: Seconds, upper bound of that.
+        steady_s: Seconds of serving after which an engine counts as recovered, and the next wait is
+            `delay_s` again.
     """
 
     failures_max: Annotated[int, Meta(ge=0)] = 5
@@ -112,19 +119,21 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What one session takes on.
 
     Attributes:
-        streams_max: Requests at once; above it they are refused, and routers try elsewhere. Each
-            may hold a window of `window_bytes` both ways.
-        ack_delay_s: A request is acknowledged by itself unless its answer has begun by then. Must
-            be well below what routers wait for it; less costs a frame for more of the requests.
-        keepalive_s: A router hears of each running request at least this often.
-        router_timeout_s: A router that was silent for so long is gone, and so is whoever waited:
-            the engine stops working for it. At least four of the routers' own keep-alives.
-        body_timeout_s: The next part of a request's body must come within this of the last.
-        body_bytes_max: A larger body is refused; it is held in memory only as far as the engine
-            has not taken it.
-        window_bytes: Of a body under way that the engine has not taken: what one slow engine may
-            make us hold for each request.
-        calls_home: Dial routers that invite us, so that their requests pass no server of the mesh.
+        streams_max: Requests in progress; further ones are refused, and routers try elsewhere. Each
+            may hold `window_bytes` in both directions.
+        ack_delay_s: Seconds after which a request is acknowledged separately, unless its answer has
+            begun. Must be well below the routers' limit; lower costs an extra frame for more
+            requests.
+        keepalive_s: Seconds; a router hears about each running request at least this often.
+        router_timeout_s: Seconds of silence after which a router counts as gone, and the engine
+            stops working for it. At least four of the routers' keep-alives.
+        body_timeout_s: Seconds within which the next part of a request body must follow the last.
+        body_bytes_max: Bytes of a request body; larger ones are refused. Only what the engine has
+            not taken yet is held in memory.
+        window_bytes: Bytes of a body in progress that the engine has not taken yet: what a slow
+            engine makes the supervisor hold per request.
+        calls_home: Whether to dial routers that invite the session, so that their requests pass no
+            server of the mesh.
     """
 
     streams_max: Count = 1024
@@ -141,12 +150,14 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Where routers of the same host or network dial our sessions.
 
     Attributes:
-        address: `host:port`; empty for nowhere. Port 0 takes a free one. On loopback only routers
-            of this host dial it; elsewhere those whose `direct.sites` name our site.
-        advertised: Names or `host:port` at which routers reach that address, tried in order; empty
-            takes the address itself, or this host's name when it is a wildcard.
-        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is made at
-            start, and our claims say which it is; routers dial nothing else in the clear.
+        address: `host:port` that routers dial; empty for none. Port 0 picks a free one. On
+            loopback, only routers on this host dial it; otherwise, those whose `direct.sites`
+            include this site.
+        advertised: Names or `host:port` under which routers reach that address, tried in order;
+            empty uses the address itself, or this host's name if it is a wildcard.
+        tls: `on`, `off`, or `auto`: on unless the address is loopback. The certificate is created
+            at start and named in the session's claims. Away from loopback, routers refuse to dial
+            without TLS.
     """
 
     address: str = ""
@@ -158,10 +169,10 @@ class DrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How a session ends.
 
     Attributes:
-        limit_s: Running requests may finish for so long after a signal; with `engine.stop_s` it
-            fits into the 30 s that Slurm and Kubernetes give.
-        linger_s: For so long at least, requests that were already under way are refused by name
-            rather than left without an answer.
+        limit_s: Seconds for which running requests may finish after a signal. Together with
+            `engine.stop_s` this fits into the 30 s that Slurm and Kubernetes give.
+        linger_s: Seconds, at least, for which requests that were already on their way are refused
+            explicitly instead of left unanswered.
     """
 
     limit_s: Seconds = 18.0
@@ -172,12 +183,14 @@ class WalltimeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """When to go before the scheduler makes us.
 
     Attributes:
-        margin_s: New work is refused so long before leaving: as long as a long answer takes.
-        margin_share_max: ... but at most this share of the time that there is to serve.
-        reserve_s: The session has left, and the engine is told to stop, so long before the end;
-            must exceed `engine.stop_s`.
-        look_s: Between two questions whether the end has moved: a job can be prolonged and cut
-            short while it runs. Each supervisor asks Slurm so often; 0 asks at the start alone.
+        margin_s: Seconds before leaving from which new requests are refused: as long as a long
+            answer takes.
+        margin_share_max: Share of the time to serve that this margin may take at most.
+        reserve_s: Seconds before the end by which the session has left and the engine is told to
+            stop; must exceed `engine.stop_s`.
+        look_s: Seconds between checks whether the end has moved, since a job can be prolonged or
+            cut short while it runs. Each supervisor asks Slurm this often; 0 asks only at the
+            start.
     """
 
     margin_s: Seconds = 120.0
@@ -190,10 +203,11 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Where engines compile to: home directories are small, slow and shared.
 
     Attributes:
-        enabled: False leaves every cache where the engine puts it.
-        directory: Node-local and writable; empty tries `$SLURM_TMPDIR`, `$TMPDIR`, `/tmp`,
-            `/var/tmp` and `/dev/shm`, in this order.
-        free_mb_min: Less free space than this and a directory is passed over.
+        enabled: Whether the engine's compile caches are put on node-local storage; false leaves
+            them where the engine puts them.
+        directory: Folder for the caches, node-local and writable; empty tries `$SLURM_TMPDIR`,
+            `$TMPDIR`, `/tmp`, `/var/tmp` and `/dev/shm`, in this order.
+        free_mb_min: MB that must be free in a folder, or it is skipped.
     """
 
     enabled: bool = True
@@ -205,16 +219,16 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """A supervisor.
 
     Attributes:
-        access: File that lets it join the mesh.
-        site: Where it runs; empty takes the access file's, then `$SLURM_CLUSTER_NAME`, then
+        access: Access file of a provider.
+        site: Name of the site; empty for the access file's, then `$SLURM_CLUSTER_NAME`, then
             `local`.
-        node: The host or allocation; empty takes the host name.
-        labels: Free words for those who choose, such as `tier = "a"`.
-        aliases: Further names of models: `aliases."chat" = "Qwen/Qwen3-8B"`; an empty model means
-            the only one of the engine.
-        ready_file: File that is there while requests are taken, and holds since when, in Unix
+        node: Name of the host or allocation; empty for the host name.
+        labels: Labels that clients can select by, such as `tier = "a"`.
+        aliases: Other names of models: `aliases."chat" = "Qwen/Qwen3-8B"`; an empty model means the
+            engine's only one.
+        ready_file: File that exists while requests are accepted, and contains since when, in Unix
             seconds; empty for none.
-        beat_s: Between heartbeats, ±10 %. A registry probes when one is a fifth late, so
+        beat_s: Seconds between heartbeats, ±10 %. A registry probes when one is a fifth late, so
             that a death is known everywhere within two seconds.
     """
 

@@ -15,15 +15,15 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     `{context_max}` are replaced by what a placer asks for, `{port}` by a free port.
 
     Attributes:
-        command: The words that are always there.
-        options: Words that are added when a value is given, by the value's name: `quantisation`,
-            `kv_dtype`, `context_max`, and `tp` and `pp` when above 1. What a template has no words
-            for cannot be asked of it; an empty list says that none are needed.
-        env: Variables of the engine, beside ours.
-        models: Patterns of the only models that it may be asked for, such as `Qwen/*`; empty for
-            any. A model that is an absolute path needs a pattern that begins with `/`.
-        module: Python module that the command's program must have; where it is missing, and where
-            the program is, a template of ours is not offered. Empty for none.
+        command: Words that are always there.
+        options: Words that are added if a value is given, by the value's name: `quantisation`,
+            `kv_dtype`, `context_max`, and `tp` and `pp` when above 1. If a template has no words
+            for a value, it cannot be asked for it; an empty list says that none are needed.
+        env: Environment variables of the engine, besides the agent's own.
+        models: Patterns of the models that may be asked for, such as `Qwen/*`; empty for any. A
+            model that is an absolute path needs a pattern that begins with `/`.
+        module: Python module that the command's program must have; if it or the program is missing,
+            a built-in template is not offered. Empty for none.
     """
 
     command: tuple[str, ...]
@@ -37,18 +37,20 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """An agent.
 
     Attributes:
-        gpus: Those that are offered, by index or UUID as `CUDA_VISIBLE_DEVICES` names them; empty
-            offers all that the allocation has.
-        slots: Above 0 offers so many places on the CPU instead, each as if it were a GPU.
-        models: Patterns of the only models that any template may be asked for; empty for any.
-        template: Engines that can be asked for, by name; one of ours is replaced by its name.
-        builtin: Whether our own templates are offered too, where their programs are found.
-        replicas_max: Replicas at once; each is a supervisor of some 80 MB beside its engine.
-        commands_kept: Commands that are remembered, so that a repeated one is not done again; one
-            that is older than all of them is refused.
-        ended_s: For so long, placers are told of a replica that has ended.
-        supervisor: Of each replica, as for `otela start`; the agent itself has its access, site,
-            node, labels, beats, log, health page and ready file from there, too.
+        gpus: GPUs to offer, by index or UUID as in `CUDA_VISIBLE_DEVICES`; empty for all of the
+            allocation.
+        slots: Places on the CPU to offer instead of GPUs, each treated as a GPU; 0 offers GPUs.
+        models: Patterns of the models that any template may be asked for; empty for any.
+        template: Engines that can be asked for, by name; a built-in template of the same name is
+            replaced.
+        builtin: Whether built-in templates are offered too, where their programs are installed.
+        replicas_max: Replicas at the same time; each is a supervisor of some 80 MB besides its
+            engine.
+        commands_kept: Commands that are remembered, so that a repeated one is not executed again;
+            one that is older than all of them is refused.
+        ended_s: Seconds for which placers are told about a replica that has ended.
+        supervisor: Settings of each replica, as for `otela start`; the agent itself takes access,
+            site, node, labels, heartbeats, log, health page and ready file from here, too.
     """
 
     gpus: tuple[str, ...] = ()

@@ -27,16 +27,18 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """When a successor is asked for.
 
     Attributes:
-        look_s: Between two looks at Slurm and at the replicas.
-        load_guess_s: How long loading takes, before a job has shown it.
-        load_factor: So many times the longest load that was seen is reckoned with.
-        queue_factor: The same for the longest wait in the queue.
-        slack_s: On top of both.
-        lead_share_max: The lead is at most this share of a job's time: a service that does little
-            but load is worse than a gap.
-        settle_s: A successor is ready for so long before it takes over: routers must know it.
-        retry_s: After a submission that failed; doubles.
-        unserved_max: After so many jobs in a row that were never ready, no further one is tried.
+        look_s: Seconds between checks of Slurm and of the replicas.
+        load_guess_s: Seconds that loading is assumed to take until a job has shown it.
+        load_factor: Factor by which the longest load time seen is multiplied.
+        queue_factor: Factor by which the longest queue wait is multiplied.
+        slack_s: Seconds added to both.
+        lead_share_max: Largest lead, as a share of a job's time limit: a service that mostly loads
+            is worse than a gap.
+        settle_s: Seconds for which a successor must be ready before it takes over, so that routers
+            know it.
+        retry_s: Seconds until a failed submission is repeated; doubles each time.
+        unserved_max: Jobs in a row that never became ready, after which no further one is
+            submitted.
     """
 
     look_s: Seconds = 10.0
