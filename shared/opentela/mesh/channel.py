@@ -110,7 +110,7 @@ class Channel(asyncio.Protocol):
         """Send a frame; False when the channel is lost."""
         if self._is_over:
             return False
-        self._outbox.send(wire.length_of(payload), payload)
+        self._outbox.send(wire.length_of(payload) + payload)
         return True
 
     def close(self, reason: str, *, flush: bool = False) -> None:

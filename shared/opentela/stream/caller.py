@@ -152,7 +152,8 @@ class Caller:
         handle = self._HANDLERS.get(type(event))
         return handle(self, now, event) if handle else []
 
-    def _begin(self, now: float, _: Begin) -> list[CallerAction]:
+    def begin(self, now: float) -> Open:
+        """Start the stream; return what is sent for that, and nothing else is to be done."""
         assert self._state is _State.NEW
         request = self._request
         self._state = _State.OPENING
@@ -160,24 +161,26 @@ class Caller:
         if request.deadline_s:
             self._deadline_at = now + request.deadline_s
         body, size = request.body[:PART_BYTES], len(request.body)
-        if size > PART_BYTES:
+        more = size > PART_BYTES
+        if more:
             # The first part goes without being asked for; credit counts it all the same.
             self._send = SendWindow(PART_BYTES)
             self._send.send(PART_BYTES)
-        return [
-            Open(
-                self.stream,
-                request.method,
-                request.path,
-                request.headers,
-                body,
-                size > PART_BYTES,
-                self._settings.window_bytes,
-                request.deadline_s,
-                request.trace,
-                size if size > PART_BYTES else 0,
-            )
-        ]
+        return Open(
+            self.stream,
+            request.method,
+            request.path,
+            request.headers,
+            body,
+            more,
+            self._settings.window_bytes,
+            request.deadline_s,
+            request.trace,
+            size if more else 0,
+        )
+
+    def _begin(self, now: float, _: Begin) -> list[CallerAction]:
+        return [self.begin(now)]
 
     def _hear(self, now: float) -> list[CallerAction]:
         self._heard_at = now
@@ -203,21 +206,31 @@ class Caller:
             self._send = None
         return actions
 
+    def answers(self, frame: Head) -> bool:
+        """Take a Head that is the whole answer: all that follows is that it is told.
+
+        Nearly every short answer is one. False changes nothing: the frame is for `step`.
+        """
+        if frame.end is None or self._has_head or self.ended:
+            return False
+        if len(frame.data) > self._settings.window_bytes:
+            return False
+        self._has_head = self.ended = True
+        return True
+
     def _head(self, now: float, frame: Head) -> list[CallerAction]:
+        if self.answers(frame):
+            return [frame]
         actions = self._hear(now)
         if self._has_head:
             return actions + self._count_empty(now)
         self._has_head = True
-        if frame.end is None:
-            actions.append(frame)
-            if not frame.data:
-                return actions
-            return actions + self._data(now, Data(self.stream, 0, frame.data))
-        if len(frame.data) > self._settings.window_bytes:
+        if frame.end is not None:
             return actions + self._break_off("the session sent more than its credit")
-        self.ended = True
         actions.append(frame)
-        return actions
+        if not frame.data:
+            return actions
+        return actions + self._data(now, Data(self.stream, 0, frame.data))
 
     def passes(self, now: float, frame: Data) -> bool:
         """Take the next part of an answer that runs: all that follows is that it is told.

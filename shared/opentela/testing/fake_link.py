@@ -146,7 +146,6 @@ class FakeStream:
         if len(body) > PART_BYTES or self._has_head:
             self.head(status, headers).data(body).end()
             return
-        self.ack()
         if not self.ended:
             self.ended = self._has_head = self._end_is_queued = True
             self._sink.on_answer(status, headers, body, Timings())

@@ -174,8 +174,11 @@ class Parser:
                 return []
             data = b"".join(self._chunks)
             self._chunks.clear()
-        payloads: list[bytes] = []
         at, size = 0, len(data)
+        length = size - _LENGTH.size
+        if 0 < length <= self.bytes_max and _LENGTH.unpack_from(data)[0] == length:
+            return [data[_LENGTH.size :]]  # one frame, as nearly every read
+        payloads: list[bytes] = []
         while at < size:
             if size - at < _LENGTH.size:
                 self._keep(data[at:], _LENGTH.size)

@@ -46,7 +46,8 @@ async def test_a_request_is_answered(build: Builder) -> None:
     """Method, path, fields and body go in; status, fields and body come out."""
     fabric, engine = await build(echo)
     answer = await fabric.ask(b'{"a":1}', trace="00-1-2-01").wait()
-    assert answer.told == ["ack", "answer"]
+    assert answer.told[-1:] == ["answer"]
+    assert answer.told[:-1] in ([], ["ack"])  # the answer is one, unless it took its time
     assert (answer.status, answer.body) == (200, b'{"a":1}')
     assert ("x-path", "/v1/completions") in answer.headers
     request = engine.requests[0]

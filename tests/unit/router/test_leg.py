@@ -2,7 +2,7 @@
 
 from opentela.router.attempt_events import Data, End, Event, Failed, Head, Whole
 from opentela.router.leg import SETTLED_BYTES, Leg
-from opentela.wire.frames import WINDOW_BYTES, Fail, FailKind, Timings
+from opentela.wire.frames import WINDOW_BYTES, Fail, FailKind, Headers, Timings
 
 
 class Request:
@@ -19,6 +19,10 @@ class Request:
     def pass_on(self, data: bytes) -> None:
         """Take one that is a part of an answer."""
         self.events.append(Data(data))
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """Take one that is all of it."""
+        self.events.append(Whole(status, headers, body))
 
 
 class Stream:

@@ -12,6 +12,7 @@ from opentela.router.attempt_events import (
     Forward,
     GiveUp,
     Hold,
+    Outcome,
     Reply,
     TryOn,
 )
@@ -49,3 +50,17 @@ def test_an_answer_that_comes_as_one_means_what_its_parts_would(
     assert said(told) == said(in_parts)
     assert whole.outcome is parts.outcome
     assert whole.attempts.status == parts.attempts.status
+
+
+def test_what_the_client_gets_as_it_is_makes_no_action() -> None:
+    """A success that is no stream; of everything else nothing is taken, and `step` has it."""
+    client = Client()
+    for status, headers in ((200, EVENTS), (204, JSON), (404, JSON), (503, JSON), (99, JSON)):
+        assert not client.attempts.answers(status, headers, b"{}")
+    assert client.attempts.answers(200, JSON, b'{"usage":{"completion_tokens":5}}')
+    assert client.attempts.is_done
+    assert client.outcome is Outcome.OK
+    assert (client.attempts.status, client.due) == (200, None)
+    assert client.attempts.usage is not None
+    assert client.attempts.usage.tokens_out == 5
+    assert not client.attempts.answers(200, JSON, b"{}")

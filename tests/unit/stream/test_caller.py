@@ -114,10 +114,23 @@ def test_a_head_with_all_of_the_answer_is_told_as_one() -> None:
     timings = Timings(1.0, 2.0, 3.0)
     whole = Head(1, 200, (), b"all", timings)
     caller = begun()
-    assert caller.step(10.1, whole) == [ACKNOWLEDGED, whole]
+    assert caller.step(10.1, whole) == [whole]
     assert caller.ended
     empty = Head(1, 204, (), b"", timings)
-    assert begun().step(10.1, empty) == [ACKNOWLEDGED, empty]
+    assert begun().step(10.1, empty) == [empty]
+
+
+def test_a_whole_answer_is_taken_without_a_step() -> None:
+    """Once, and only if all of it is there and was allowed; otherwise nothing changes."""
+    caller, stepped = begun(), begun()
+    for other in (HEAD, Head(1, 200, (), bytes(WINDOW_BYTES + 1), Timings())):
+        assert not caller.answers(other)
+    assert caller.next_deadline() == stepped.next_deadline()
+    whole = Head(1, 200, (), b"all", Timings())
+    assert caller.answers(whole)
+    assert caller.ended
+    assert not caller.answers(whole)
+    assert caller.step(10.2, whole) == []
 
 
 def test_a_head_with_the_beginning_of_the_answer_counts_it() -> None:

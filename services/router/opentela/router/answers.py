@@ -4,6 +4,7 @@ An engine, or a proxy before it, may answer an error as HTML, plain text or noth
 read JSON: such an answer becomes an error object with its own status. JSON passes byte for byte.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,6 +34,8 @@ SURELY_NOT_BEGUN: Final = frozenset({503, UNAUTHENTICATED})
 _NOT_THE_CLIENTS: Final = frozenset({UNAUTHENTICATED, 403, 407})
 """Between the engine and its provider: the client has no key there, and would doubt its own."""
 _BAD_GATEWAY: Final = 502
+_HEADS_MAX: Final = 256
+"""Sets of headers of which it is remembered: engines send the same ones again and again."""
 
 
 class Answer(NamedTuple):
@@ -61,13 +64,24 @@ def value_of(headers: Headers, name: str) -> str:
     return ""
 
 
+def is_status(status: int) -> bool:
+    """Return whether an answer can have *status*; the interim ones are none."""
+    return STATUS_MIN <= status <= STATUS_MAX
+
+
 def is_event_stream(status: int, headers: Headers) -> bool:
     """Return whether the answer is a stream of events, and not an error."""
-    return (
-        status < _ERROR
-        and status not in BODILESS
-        and value_of(headers, "content-type").lower().startswith("text/event-stream")
-    )
+    return status < _ERROR and status not in BODILESS and _tells_events(headers)
+
+
+def is_plain(status: int, headers: Headers) -> bool:
+    """Return whether a whole answer is the client's as it is, as nearly every one."""
+    return STATUS_MIN <= status < _ERROR and status not in BODILESS and not _tells_events(headers)
+
+
+@lru_cache(_HEADS_MAX)
+def _tells_events(headers: Headers) -> bool:
+    return value_of(headers, "content-type").lower().startswith("text/event-stream")
 
 
 def shown_status(status: int) -> int:

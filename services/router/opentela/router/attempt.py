@@ -23,21 +23,20 @@ from typing import ClassVar, Final
 
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
+from opentela.router import endings
 from opentela.router.answers import (
-    BODILESS,
-    STATUS_MAX,
-    STATUS_MIN,
     SURELY_NOT_BEGUN,
     TRY_ELSEWHERE,
     Answer,
-    is_event_stream,
+    is_plain,
+    is_status,
     presented,
     shown_status,
-    value_of,
 )
 from opentela.router.attempt_events import (
     BETWEEN,
     COMMITTED,
+    TRYING,
     Action,
     Break,
     ClientGone,
@@ -64,25 +63,16 @@ from opentela.router.choosing import Choose, Held
 from opentela.router.chunks import Usage, usage_of
 from opentela.router.config import AttemptConfig
 from opentela.router.directory import Candidate
-from opentela.router.endings import (
-    CUT_OFF,
-    ENGINE_ERROR,
-    MAY_BE_SLOW,
-    NO_STATUS,
-    SILENT,
-    STREAM_OUTCOMES,
-    outcome_of,
-    result_of,
-)
 from opentela.router.fault import Fault, of_fail
+from opentela.router.holding import Holding
 from opentela.router.outcomes import Result
 from opentela.router.paths import EnginePath
 from opentela.router.retries import RetryBudget, backoff, has_left
 from opentela.router.sse import StreamEnd, StreamWatch
-from opentela.wire.frames import FailKind
+from opentela.wire.frames import FailKind, Headers
 
 _END: Final = End()
-_NO_HEAD: Final = Head(0, ())
+_NOTHING: Final = Holding(0, ())
 
 
 class Attempts:
@@ -98,8 +88,8 @@ class Attempts:
     """
 
     __slots__ = (
-        "_absent", "_budget", "_choose", "_config", "_deadline", "_ends_at", "_fault", "_head",
-        "_held", "_held_bytes", "_held_until", "_path", "_phase", "_refused", "_rng", "_spared",
+        "_absent", "_budget", "_choose", "_config", "_deadline", "_ends_at", "_fault", "_got",
+        "_held_until", "_path", "_phase", "_refused", "_rng", "_spared",
         "_streams", "_watch", "candidate", "first_at", "outcome", "status", "tried", "usage",
     )  # fmt: skip
 
@@ -133,17 +123,12 @@ class Attempts:
         self.candidate: Candidate | None = None
         self._fault: Fault | None = None
         self._refused: Answer | None = None
-        self._reset()
-
-    def _reset(self) -> None:
-        self._head = _NO_HEAD
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._got = _NOTHING
         self._watch: StreamWatch | None = None
 
     @property
     def is_done(self) -> bool:
-        """Return whether the client has all that it will get."""
+        """Whether the client has all that it will get."""
         return self._phase is Phase.DONE
 
     def next_deadline(self) -> float | None:
@@ -164,24 +149,39 @@ class Attempts:
         return self._HANDLERS[type(event)](self, now, event)
 
     def _on_head(self, now: float, head: Head) -> list[Action]:
-        if self._phase is not Phase.TRYING:
+        if self._phase is not TRYING:
             return []
-        if not STATUS_MIN <= head.status <= STATUS_MAX:
-            return self._fail(now, Result.FAILED, NO_STATUS, cancel=True)
+        if not is_status(head.status):
+            return self._fail(now, Result.FAILED, endings.NO_STATUS, cancel=True)
         self._phase = Phase.HEADED
-        self._head = head
-        is_stream = self._path.has_body and is_event_stream(head.status, head.headers)
-        if is_stream and not value_of(head.headers, "content-encoding"):
+        self._got = Holding(head.status, head.headers)
+        if self._path.has_body and self._got.is_readable:
             self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
         return []
 
+    def answers(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Take a whole answer that ends the request and is the client's as it is: nearly every one.
+
+        False changes nothing, and the answer is for `step`.
+        """
+        if self._phase is not TRYING or not is_plain(status, headers):
+            return False
+        self.usage = usage_of(body)
+        self.status = status
+        self._conclude(Outcome.OK)
+        return True
+
     def _on_whole(self, now: float, event: Whole) -> list[Action]:
+        if self.answers(event.status, event.headers, event.body):
+            # The answer first: the books can wait.
+            reply = Reply(Answer(event.status, event.headers, event.body))
+            return [reply, *self._end_attempt(Result.ANSWERED)]
         actions = self._on_head(now, Head(event.status, event.headers))
         if self._phase is not Phase.HEADED:
             return actions
         if self._watch:
             return [*self._on_data(now, Data(event.body)), *self._on_end(now, _END)]
-        self._held = [] if event.status in BODILESS else [event.body]
+        self._got.add(event.body)
         return self._end_whole(now)
 
     def pass_on(self, now: float, data: bytes) -> bytes | None:
@@ -196,27 +196,24 @@ class Attempts:
         watch, data = self._watch, event.data
         if (passed := self.pass_on(now, data)) is not None:
             return [Forward(passed)] if passed else []
-        if self._phase is not Phase.HEADED or not data or self._head.status in BODILESS:
-            # What follows a head that ends its answer would be read as the next answer.
+        if self._phase is not Phase.HEADED or not data or self._got.is_bodiless:
             return []
         if watch:
             self._wait_until(now + self._config.idle_s)
             passed = watch.feed(data)
             return self._commit(now, passed) if passed else []
-        self._held.append(data)
-        self._held_bytes += len(data)
-        is_stream = is_event_stream(self._head.status, self._head.headers)
-        if is_stream or self._held_bytes > self._config.held_bytes_max:
+        got = self._got
+        got.add(data)
+        if got.is_stream or got.size > self._config.held_bytes_max:
             self._wait_until(now + self._config.idle_s)
-            return self._commit(now, b"".join(self._held))
+            return self._commit(now, got.taken())
         return []
 
     def _commit(self, now: float, data: bytes) -> list[Action]:
         self._phase = COMMITTED
-        self._held = []
         self.first_at = now
-        self.status = shown_status(self._head.status)
-        return [Commit(self.status, self._head.headers, data)]
+        self.status = shown_status(self._got.status)
+        return [Commit(self.status, self._got.headers, data)]
 
     def _on_end(self, now: float, _: End) -> list[Action]:
         if self._phase is Phase.HEADED:
@@ -224,7 +221,10 @@ class Attempts:
         if self._phase is not COMMITTED:
             return []
         if not self._watch:
-            return [*self._end_attempt(self._answered()), *self._finish(outcome_of(self.status))]
+            return [
+                *self._end_attempt(self._answered()),
+                *self._finish(endings.outcome_of(self.status)),
+            ]
         return self._end_stream()
 
     def _end_stream(self, *, cancel: bool = False) -> list[Action]:
@@ -233,23 +233,23 @@ class Attempts:
         ending, held = self._watch.end()
         self.usage = self._watch.usage
         if ending is StreamEnd.CUT_OFF:
-            return self._break(Result.FAILED, CUT_OFF)
+            return self._break(Result.FAILED, endings.CUT_OFF)
         result = Result.ERRORED if ending is StreamEnd.FAILED else Result.ANSWERED
         last: list[Action] = [Forward(held)] if held else []
         attempt = self._end_attempt(result, cancel=cancel)
-        return [*attempt, *last, *self._finish(STREAM_OUTCOMES[ending])]
+        return [*attempt, *last, *self._finish(endings.STREAM_OUTCOMES[ending])]
 
     def _end_stream_unsent(self, now: float) -> list[Action]:
         """End a stream of which no whole event came: nothing, or one without its blank line."""
         assert self._watch is not None
         ending, held = self._watch.end()
         if not held or ending is StreamEnd.CUT_OFF:
-            return self._fail(now, Result.FAILED, CUT_OFF)
+            return self._fail(now, Result.FAILED, endings.CUT_OFF)
         attempt = self._end_attempt(Result.ANSWERED)
-        return [*attempt, *self._commit(now, held), *self._finish(STREAM_OUTCOMES[ending])]
+        return [*attempt, *self._commit(now, held), *self._finish(endings.STREAM_OUTCOMES[ending])]
 
     def _end_whole(self, now: float) -> list[Action]:
-        answer = Answer(self._head.status, self._head.headers, b"".join(self._held))
+        answer = self._got.answer()
         if answer.status in TRY_ELSEWHERE:
             self._refused = answer
             definite = answer.status in SURELY_NOT_BEGUN
@@ -260,12 +260,12 @@ class Attempts:
 
     def _on_failed(self, now: float, event: Failed) -> list[Action]:
         fail = event.fail
-        result = result_of(fail.kind)
+        result = endings.result_of(fail.kind)
         if self._phase is COMMITTED:
             return self._break(result, of_fail(fail))
         if self._phase in BETWEEN:
             return []
-        if fail.kind in MAY_BE_SLOW:
+        if fail.kind in endings.MAY_BE_SLOW:
             self._spared = self.tried[-1:]
         self._absent += fail.kind is FailKind.NO_RESPONDERS and fail.definite
         return self._fail(
@@ -278,8 +278,8 @@ class Attempts:
         if self._phase in BETWEEN:
             return self._try(now)
         if self._phase is COMMITTED:
-            return self._break(Result.TIMED_OUT, SILENT, cancel=True)
-        return self._fail(now, Result.TIMED_OUT, SILENT, cancel=True)
+            return self._break(Result.TIMED_OUT, endings.SILENT, cancel=True)
+        return self._fail(now, Result.TIMED_OUT, endings.SILENT, cancel=True)
 
     def _on_client_gone(self, _now: float, _: ClientGone) -> list[Action]:
         if self._watch and self._watch.has_said_last:
@@ -312,10 +312,10 @@ class Attempts:
             if self._refused:
                 return self._reply(self._refused)
             return self._give_up(self._fault or choice)
-        self._reset()
-        self._phase = Phase.TRYING
+        self._got, self._watch, self._phase = _NOTHING, None, TRYING
         self.candidate = choice
-        self._spared = tuple(one for one in self._spared if one != choice.session)
+        if self._spared:
+            self._spared = tuple(one for one in self._spared if one != choice.session)
         self.tried = (*self.tried, choice.session)
         self._wait_until(now + (self._config.first_s if self._streams else self._config.unary_s))
         return [TryOn(choice, max(self._ends_at - now, 0.001))]
@@ -331,7 +331,7 @@ class Attempts:
         cancel: bool = False,
     ) -> list[Action]:
         """End an attempt of which nothing was sent; *fault* is None when the engine answered."""
-        why = fault.message if fault else f"the engine answered {self._head.status}"
+        why = fault.message if fault else f"the engine answered {self._got.status}"
         attempt = self._end_attempt(result, why, cancel=cancel)
         if fault:
             self._fault, self._refused = fault, None
@@ -357,12 +357,12 @@ class Attempts:
         return [EndAttempt(self.candidate, result, why, cancel)]
 
     def _answered(self) -> Result:
-        return Result.ERRORED if self._head.status >= ENGINE_ERROR else Result.ANSWERED
+        return Result.ERRORED if self._got.status >= endings.ENGINE_ERROR else Result.ANSWERED
 
     def _reply(self, answer: Answer) -> list[Action]:
         shown = presented(answer)
         self.status = shown.status
-        self._conclude(outcome_of(self.status))
+        self._conclude(endings.outcome_of(self.status))
         return [Reply(shown)]
 
     def _finish(self, outcome: Outcome) -> list[Action]:
@@ -371,7 +371,7 @@ class Attempts:
 
     def _give_up(self, fault: Fault) -> list[Action]:
         self.status = fault.http_status
-        self._conclude(Outcome.FAILED if self.status >= ENGINE_ERROR else Outcome.REJECTED)
+        self._conclude(Outcome.FAILED if self.status >= endings.ENGINE_ERROR else Outcome.REJECTED)
         return [GiveUp(fault)]
 
     def _break(self, result: Result, fault: Fault, *, cancel: bool = False) -> list[Action]:

@@ -138,6 +138,7 @@ class Phase(Enum):
     DONE = "done"
 
 
+TRYING: Final = Phase.TRYING
 COMMITTED: Final = Phase.COMMITTED
 BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
 """No attempt is under way."""

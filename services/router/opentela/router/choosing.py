@@ -6,10 +6,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from opentela.core.ids import SessionId
+from opentela.core.pieces import Text
 from opentela.router.constraints import PIN
-from opentela.router.directory import Candidate, Directory
+from opentela.router.directory import Candidate, Directory, Pool
 from opentela.router.fault import Fault, FaultKind, no_such_model
-from opentela.router.matching import Wish, admitted, best_tier, first_tier, unmatched
+from opentela.router.matching import NO_WISH, Wish, admitted, best_tier, first_tier, unmatched
 from opentela.router.outcomes import Outcomes
 from opentela.router.policies.base import Call, Policy
 from opentela.router.waiting import Waiting
@@ -38,6 +39,8 @@ class Held(msgspec.Struct, frozen=True):
     has_room: bool = True
 
 
+Lasts: TypeAlias = Callable[[str, Text], float]
+"""Says how many seconds a request for a model will take, by its body."""
 Choose: TypeAlias = Callable[[tuple[SessionId, ...]], Candidate | Fault | Held]
 """Names a session that is not among those tried, or says why there is none yet or at all."""
 
@@ -68,7 +71,7 @@ class Chooser:
         *,
         now: float,
         wall: float,
-        lasts: Callable[[], float] | None = None,
+        lasts: Lasts | None = None,
     ) -> Candidate | Fault | Held:
         """Return a session that was not *tried*, or why there is none, or that one will be.
 
@@ -78,19 +81,20 @@ class Chooser:
             tried: Who had it before.
             now: Monotonic seconds.
             wall: Unix seconds.
-            lasts: Says how many seconds the request will take; asked only if it matters.
+            lasts: Asked only if it matters.
         """
-        pool = self._directory.pool(call.model)
+        waiting, pool = self._waiting, self._directory.pool(call.model)
         if not pool.candidates:
             return self._absent(call.model, wall)
+        if self._is_ordinary(pool, wish, tried, wall):
+            return self._policy.pick(call, pool.candidates)
         candidates = admitted(pool, wish, tried, wall=wall)
         if not candidates:
             return _ALL_TRIED if tried else unmatched(call.model, wish, pool.candidates, wall)
-        if self._waiting is not None and self._waiting.full:
-            full = self._waiting.full
-            open_ = [one for one in candidates if one.session not in full]
+        if waiting is not None and waiting.full:
+            open_ = [one for one in candidates if one.session not in waiting.full]
             if not open_:
-                return self._busy(self._waiting, call.model, len(candidates), lasts)
+                return self._busy(waiting, call, len(candidates), lasts)
             candidates = open_
         ejected = self._outcomes.ejected(now, pool.candidates)
         if wish.tiers:
@@ -99,18 +103,30 @@ class Chooser:
             candidates,
             ejected=ejected,
             ends_first_at=pool.ends_first_at,
-            ends_before=self._needed_until(pool.ends_first_at, wall, lasts),
+            ends_before=self._needed_until(call, pool.ends_first_at, wall, lasts),
         )
         return self._policy.pick(call, tier)
 
+    def _is_ordinary(
+        self, pool: Pool, wish: Wish, tried: Collection[SessionId], wall: float
+    ) -> bool:
+        """Return whether nothing tells the candidates apart, as for nearly every request."""
+        return (
+            wish is NO_WISH
+            and not tried
+            and self._outcomes.is_clean
+            and pool.ends_first_at >= wall + self._margin_s + LASTS_MAX_S
+            and not (self._waiting is not None and self._waiting.full)
+        )
+
     def _needed_until(
-        self, ends_first_at: float, wall: float, lasts: Callable[[], float] | None
+        self, call: Call, ends_first_at: float, wall: float, lasts: Lasts | None
     ) -> float:
         """Return until when a session should be there, which is reckoned only if one may not."""
         until = wall + self._margin_s
         if lasts is None or ends_first_at >= until + LASTS_MAX_S:
             return until
-        return until + min(lasts(), LASTS_MAX_S)
+        return until + min(lasts(call.model, call.body), LASTS_MAX_S)
 
     def is_pinned(self, model: str) -> bool:
         """Return whether what stands behind the last `@` is a fingerprint and no part of a name."""
@@ -128,16 +144,16 @@ class Chooser:
         return any(one.session == session for one in self._directory.pool(model).candidates)
 
     def _busy(
-        self, waiting: Waiting, model: str, sessions: int, lasts: Callable[[], float] | None
+        self, waiting: Waiting, call: Call, sessions: int, lasts: Lasts | None
     ) -> Fault | Held:
         places = sessions * waiting.config.session_requests_max
-        ahead = (waiting.depth(model) + 1) / places
+        ahead = (waiting.depth(call.model) + 1) / places
         fault = Fault(
             kind=FaultKind.MODEL_BUSY,
             message=f"All {sessions} sessions that could serve this request are busy.",
-            retry_s=ahead * lasts() if lasts is not None else 0.0,
+            retry_s=ahead * lasts(call.model, call.body) if lasts is not None else 0.0,
         )
-        return _held(waiting, model, waiting.config.full_s, fault)
+        return _held(waiting, call.model, waiting.config.full_s, fault)
 
     def _absent(self, model: str, wall: float) -> Fault | Held:
         if not self._directory.was_offered(model):

@@ -16,7 +16,6 @@ from opentela.router.gate import Gate
 from opentela.router.http1 import Framing
 from opentela.router.intake import Intake
 from opentela.router.reading import TOO_SLOW, Reading
-from opentela.telemetry.log import get_logger
 
 PIPELINE_MAX: Final = 8
 """Requests of one connection that wait for their turn before reading stops."""
@@ -27,8 +26,6 @@ TURN_BYTES: Final = 128 * 1024
 reads up to 32 times, 250 KB each, before it looks at anybody else."""
 LINGER_TIMES: Final = 6
 """A client that goes on sending what was refused is read for so many times `linger_s` at most."""
-
-log: Final = get_logger()
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """Linger on, for no time: closing sends a reset."""
@@ -186,10 +183,9 @@ class Connection(asyncio.Protocol):
         self._exchange = exchange
         try:
             exchange.begin()
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - it is logged there
             # As later: a bug on one request ends that request.
-            log.exception("exchange_crashed", request="", model="")
-            exchange.crash()
+            exchange.crash(error)
 
     # Client ------------------------------------------------------------------
 

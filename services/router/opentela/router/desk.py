@@ -7,15 +7,19 @@ from opentela.core.clock import Clock
 from opentela.core.ids import SessionId
 from opentela.core.rng import Rng
 from opentela.router.alarms import Alarms
-from opentela.router.choosing import Chooser
+from opentela.router.choosing import Chooser, Held
 from opentela.router.config import RouterConfig
+from opentela.router.directory import Candidate
+from opentela.router.fault import Fault
 from opentela.router.forecasts import Forecasts
 from opentela.router.journal import Journal
+from opentela.router.matching import Wish
 from opentela.router.outcomes import Outcomes
-from opentela.router.policies.base import Policy
+from opentela.router.policies.base import Call, Policy
 from opentela.router.ports import Link
 from opentela.router.retries import RetryBudget
 from opentela.router.sightings import Sightings
+from opentela.router.stopwatch import Stopwatch
 from opentela.router.waiting import ASKED_MAX, Waiting
 
 _CORS: Final = (
@@ -59,26 +63,39 @@ class Desk:
         self.waiting = waiting
         self.budget = RetryBudget(config.attempts)
         self.in_flight = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._on_idle: asyncio.Event | None = None
         self._cors_any = "*" in config.listen.cors_origins
         self._cors = frozenset(origin.encode() for origin in config.listen.cors_origins)
-
-    def entered(self) -> None:
-        """Count a request in."""
-        self.in_flight += 1
-        self.idle.clear()
 
     def left(self) -> None:
         """Count a request out."""
         self.in_flight -= 1
         assert self.in_flight >= 0, "a request ended twice"
-        if not self.in_flight:
-            self.idle.set()
+        if self._on_idle is not None and not self.in_flight:
+            self._on_idle.set()
 
-    def attempt_began(self, session: SessionId) -> None:
-        """Count an attempt in."""
-        self.waiting.started(session)
+    async def wait_idle(self) -> None:
+        """Return when no request is under way."""
+        self._on_idle = self._on_idle or asyncio.Event()
+        while self.in_flight:
+            self._on_idle.clear()
+            await self._on_idle.wait()
+
+    def choose(
+        self,
+        call: Call,
+        wish: Wish,
+        stopwatch: Stopwatch | None,
+        tried: tuple[SessionId, ...],
+    ) -> Candidate | Fault | Held:
+        """Return who is to be asked next, or why nobody is; *stopwatch* measures that."""
+        now = self.clock.now()
+        choice = self.chooser.choose(
+            call, wish, tried, now=now, wall=self.clock.wall(), lasts=self.forecasts.lasts_s
+        )
+        if stopwatch is not None:
+            stopwatch.chosen_s += self.clock.now() - now
+        return choice
 
     def attempt_ended(self, session: SessionId) -> None:
         """Count an attempt out; a session that was full is offered to who waits, a turn later."""

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Final
 
-from opentela.core.ids import SessionId
 from opentela.router import constraints, headers
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
@@ -23,14 +23,13 @@ from opentela.router.attempt_events import (
     Reply,
     Tick,
     TryOn,
+    Whole,
 )
-from opentela.router.choosing import Held
 from opentela.router.desk import Desk
 from opentela.router.directory import Candidate
 from opentela.router.fault import INTERNAL, TOO_MANY, Fault, envelope, sse_event
 from opentela.router.leg import Leg
 from opentela.router.matching import NO_WISH
-from opentela.router.openai import Ask
 from opentela.router.outcomes import Result
 from opentela.router.policies.base import Call, Observed
 from opentela.router.ports import Client
@@ -55,8 +54,8 @@ class Exchange:
 
     __slots__ = (
         "_alarm", "_attempts", "_began_at", "_call", "_client", "_desk", "_has_begun",
-        "_heading", "_incoming", "_is_busy", "_is_concluded", "_leg", "_pending", "_stopwatch",
-        "_streamed", "_watched_until", "_wish",
+        "_heading", "_id", "_incoming", "_is_busy", "_is_concluded", "_is_held", "_leg",
+        "_pending", "_stopwatch", "_streamed", "_watched_until", "_wish",
     )  # fmt: skip
 
     def __init__(self, desk: Desk, client: Client, incoming: Reading) -> None:
@@ -65,19 +64,21 @@ class Exchange:
         self._incoming = incoming
         self._began_at = desk.clock.now()
         self._heading = incoming.head.read()
-        self._call = Call("", self._heading.request or desk.rng.randbytes(_ID_BYTES).hex())
+        self._id = desk.rng.randbytes(_ID_BYTES).hex()
+        self._call = Call("", self._heading.request or self._id)
         self._attempts: Attempts | None = None
         self._leg: Leg | None = None
         self._pending: list[Event] = []
         self._is_busy = False
         self._is_concluded = False
+        self._is_held = False
         self._has_begun = False
         self._streamed = False
         self._stopwatch = Stopwatch(incoming.read_at) if desk.config.server_timing else None
         self._watched_until = math.inf
         self._alarm = 0
         self._wish = NO_WISH
-        desk.entered()
+        desk.in_flight += 1
 
     @property
     def is_paused(self) -> bool:
@@ -103,17 +104,25 @@ class Exchange:
         if not model:
             self._refuse(UNNAMED)
             return
-        asked, is_pinned = self._heading.asked, "@" in model and desk.chooser.is_pinned(model)
+        asked, body = self._heading.asked, incoming.body
+        is_pinned = "@" in model and desk.chooser.is_pinned(model)
         if asked or ask.otela or is_pinned:
-            settled = constraints.settle(
-                model, incoming.body, headers=asked, ask=ask, is_pinned=is_pinned
-            )
+            settled = constraints.settle(model, body, headers=asked, ask=ask, is_pinned=is_pinned)
             if isinstance(settled, Fault):
                 self._refuse(settled)
                 return
-            model, self._wish, incoming.body = settled.model, settled.wish, settled.body
-        self._call = Call(model, self._call.request, incoming.body)
-        self._attempts = self._new_attempts(ask)
+            model, self._wish, body = settled.model, settled.wish, settled.body
+        call = self._call = Call(model, self._call.request, body)
+        assert head.kind is not None, "not an engine's path"
+        self._attempts = Attempts(
+            config=desk.config.attempts,
+            path=head.kind,
+            streams=ask.streams,
+            # Without this request in it: a cycle is work for the garbage collector.
+            choose=partial(desk.choose, call, self._wish, self._stopwatch),
+            rng=desk.rng,
+            budget=desk.budget,
+        )
         self._run(self._attempts, None)
 
     def feed(self, event: Event) -> None:
@@ -133,12 +142,28 @@ class Exchange:
                 passed = attempts.pass_on(self._desk.clock.now(), data)
             if passed:
                 self._client.send(passed)
-        except Exception:
-            log.exception("exchange_crashed", request=self._call.request, model=self._call.model)
-            self.crash()
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self.crash(error)
         else:
             if passed is None:
                 self.feed(Data(data))
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """Take a whole answer, mostly one that the client gets as it is."""
+        attempts, is_taken = self._attempts, False
+        assert attempts is not None
+        try:
+            if not self._is_busy and attempts.answers(status, headers, body):
+                is_taken = True
+                self._reply(status, headers, body)
+                assert attempts.candidate is not None
+                self._close_attempt(attempts.candidate, Result.ANSWERED)
+                self._conclude(attempts.outcome, status)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self.crash(error)
+        else:
+            if not is_taken:
+                self.feed(Whole(status, headers, body))
 
     def client_gone(self) -> None:
         """Stop: nobody waits for the answer."""
@@ -156,50 +181,22 @@ class Exchange:
             self.feed(Data(b""))
             self._leg.settle()
 
-    def _new_attempts(self, ask: Ask) -> Attempts:
-        desk, call, wish, kind = self._desk, self._call, self._wish, self._incoming.head.kind
-        body = self._incoming.body
-        stopwatch = self._stopwatch  # and not self: a cycle is work for the garbage collector
-        assert kind is not None, "not an engine's path"
-
-        def lasts() -> float:
-            return desk.forecasts.lasts_s(call.model, body)
-
-        def choose(tried: tuple[SessionId, ...]) -> Candidate | Fault | Held:
-            now = desk.clock.now()
-            choice = desk.chooser.choose(
-                call, wish, tried, now=now, wall=desk.clock.wall(), lasts=lasts
-            )
-            if stopwatch is not None:
-                stopwatch.chosen_s += desk.clock.now() - now
-            return choice
-
-        return Attempts(
-            config=desk.config.attempts,
-            path=kind,
-            streams=ask.streams,
-            choose=choose,
-            rng=desk.rng,
-            budget=desk.budget,
-        )
-
     def _run(self, attempts: Attempts, event: Event | None) -> None:
         """Do what follows from *event*, or from the start; and from what happens meanwhile."""
         self._is_busy = True
-        now = self._desk.clock.now
+        now, perform = self._desk.clock.now, self._PERFORM
         try:
             actions = (
                 attempts.start(self._began_at) if event is None else attempts.step(now(), event)
             )
             for action in actions:
-                self._PERFORM[type(action)](self, action)
+                perform[type(action)](self, action)
             while self._pending:
                 for action in attempts.step(now(), self._pending.pop(0)):
-                    self._PERFORM[type(action)](self, action)
-        except Exception:
+                    perform[type(action)](self, action)
+        except Exception as error:  # noqa: BLE001 - it is logged there
             # A bug on one request must reach neither the mesh's connection nor other requests.
-            log.exception("exchange_crashed", request=self._call.request, model=self._call.model)
-            self.crash()
+            self.crash(error)
         finally:
             self._is_busy = False
         if attempts.is_done:
@@ -210,15 +207,17 @@ class Exchange:
     # Actions -----------------------------------------------------------------
 
     def _hold(self, _: Hold) -> None:
+        self._is_held = True
         self._desk.waiting.join(self._call.model, self)
 
     def _wait_no_more(self) -> None:
-        if self._desk.waiting:
-            self._desk.waiting.leave(self._call.model, self)
+        self._is_held = False
+        self._desk.waiting.leave(self._call.model, self)
 
     def _try_on(self, action: TryOn) -> None:
-        self._wait_no_more()
-        desk, heading = self._desk, self._heading
+        if self._is_held:
+            self._wait_no_more()
+        desk, heading, call = self._desk, self._heading, self._call
         method, target, _ = self._incoming.head.words
         chosen, leg = action.candidate, Leg(self)
         self._leg = leg
@@ -229,46 +228,49 @@ class Exchange:
             chosen.path,
             method=method,
             path_and_query=target,
-            headers=(*heading.outward, ("x-request-id", self._call.request)),
-            body=self._incoming.body,
+            headers=(*heading.outward, ("x-request-id", call.request)),
+            body=call.body,
             deadline_s=action.deadline_s,
             trace=heading.trace,
             sink=leg,
         )
-        now = desk.clock.now()
-        desk.policy.on_request_start(self._call, chosen)
-        leg.is_counted, leg.began_at = True, now
-        desk.outcomes.start(now, chosen.session)
-        desk.attempt_began(chosen.session)
+        leg.began_at = desk.clock.now()
+        desk.policy.on_request_start(call, chosen)
+        leg.is_counted = True
+        desk.outcomes.start(leg.began_at, chosen.session)
+        desk.waiting.started(chosen.session)
 
     def _end_attempt(self, action: EndAttempt) -> None:
         desk, leg, chosen = self._desk, self._leg, action.candidate
         assert leg is not None
-        leg.is_over = True
         if action.cancel and leg.stream is not None:
+            leg.is_over = True
             leg.stream.cancel(action.why)
-        leg.stream = None  # which holds the leg as its sink
-        now = desk.clock.now()
-        if leg.is_counted:
-            usage = usage_of(self._attempts)
-            observed = Observed(
-                action.result,
-                now - leg.began_at,
-                usage.tokens_in,
-                usage.tokens_cached,
-                usage.tokens_out,
-            )
-            # First: a policy that fails must not leave the session counted as busy.
-            desk.attempt_ended(chosen.session)
-            desk.policy.on_request_end(self._call, chosen, observed)
-        desk.outcomes.end(now, chosen.session, action.result)
+        now = self._close_attempt(chosen, action.result)
         if desk.sightings.saw(now, chosen.path, action.result):
             desk.has_sighted.set()
-        tried = len(self._attempts.tried) if self._attempts else 0
-        desk.journal.attempt_ended(self._call, action, attempt=tried)
+        if action.result is not Result.ANSWERED:
+            tried = len(self._attempts.tried) if self._attempts else 0
+            desk.journal.attempt_failed(self._call, action, attempt=tried)
 
-    def _reply(self, action: Reply) -> None:
-        status, fields, body = action.answer
+    def _close_attempt(self, chosen: Candidate, result: Result) -> float:
+        """Let the books know of the end of the attempt; return when it was."""
+        desk, leg, now = self._desk, self._leg, self._desk.clock.now()
+        assert leg is not None
+        leg.is_over = True
+        leg.stream = None  # which holds the leg as its sink
+        usage = usage_of(self._attempts)
+        if leg.is_counted:
+            # First: a policy that fails must not leave the session counted as busy.
+            desk.attempt_ended(chosen.session)
+            tokens = (usage.tokens_in, usage.tokens_cached, usage.tokens_out)
+            observed = Observed(result, now - leg.began_at, *tokens)
+            desk.policy.on_request_end(self._call, chosen, observed)
+        desk.outcomes.end(now, chosen.session, result)
+        desk.journal.attempt_ended(result)
+        return now
+
+    def _reply(self, status: int, fields: Headers, body: bytes) -> None:
         self._has_begun = True
         lines = self._fields(fields)
         if self._stopwatch is not None and self._leg is not None:
@@ -302,7 +304,7 @@ class Exchange:
         EndAttempt: _end_attempt,
         Commit: _commit,
         Finish: _finish,
-        Reply: _reply,
+        Reply: lambda self, action: self._reply(*action.answer),
         GiveUp: _give_up,
         Break: _break,
     }
@@ -310,18 +312,13 @@ class Exchange:
     # Ends --------------------------------------------------------------------
 
     def _fields(self, engine: Headers) -> bytes:
-        attempts = self._attempts
+        attempts, origin = self._attempts, self._heading.origin
         fields = headers.homeward(engine) + b"x-request-id: %b\r\n" % self._call.request.encode()
-        chosen = attempts.candidate if attempts else None
-        if attempts and chosen:
-            fields += b"x-otela-session: %b\r\nx-otela-site: %b\r\nx-otela-attempts: %d\r\n" % (
-                chosen.session.encode(),
-                chosen.site.encode(),
-                len(attempts.tried),
+        if attempts is not None and (chosen := attempts.candidate) is not None:
+            fields += headers.of_session(
+                chosen.session, chosen.path.site, chosen.fingerprint, len(attempts.tried)
             )
-            if chosen.fingerprint:
-                fields += b"x-otela-fingerprint: %b\r\n" % chosen.fingerprint.encode()
-        return fields + self._desk.cors(self._heading.origin)
+        return fields + self._desk.cors(origin) if origin else fields
 
     def _answer_fault(self, fault: Fault) -> None:
         self._has_begun = True
@@ -335,8 +332,10 @@ class Exchange:
         self._answer_fault(fault)
         self._conclude(Outcome.REJECTED, fault.http_status)
 
-    def crash(self) -> None:
+    def crash(self, error: Exception) -> None:
         """End it, for a bug."""
+        request, model = self._call.request, self._call.model
+        log.error("exchange_crashed", request=request, model=model, exc_info=error)
         self._pending.clear()
         leg, attempts = self._leg, self._attempts
         if leg is not None and not leg.is_over and attempts and attempts.candidate:
@@ -353,25 +352,27 @@ class Exchange:
         if self._is_concluded:
             return
         self._is_concluded = True
-        self._wait_no_more()
+        if self._is_held:
+            self._wait_no_more()
         self._leg = None
-        self._desk.alarms.forget(self._alarm)
-        self._desk.left()
+        desk, call = self._desk, self._call
+        desk.alarms.forget(self._alarm)
+        desk.left()
         record = record_of(
-            self._call,
+            call,
             self._attempts,
-            id=self._desk.rng.randbytes(_ID_BYTES).hex(),
-            router=self._desk.name,
+            id=self._id,
+            router=desk.name,
             path=self._incoming.head.words[2],
             status=status,
             outcome=outcome,
             streamed=self._streamed,
             began_at=self._began_at,
-            now=self._desk.clock.now(),
-            wall=self._desk.clock.wall(),
+            now=desk.clock.now(),
+            wall=desk.clock.wall(),
         )
-        self._desk.forecasts.learn(record, self._incoming.body)
-        self._desk.journal.request_finished(record)
+        desk.forecasts.learn(record, call.body)
+        desk.journal.request_finished(record)
 
     # Time --------------------------------------------------------------------
 

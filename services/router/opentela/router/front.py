@@ -130,7 +130,7 @@ class Front:
                 self.gate.close_idle()
                 # Also for the last bytes of answers that clients are slow to take.
                 await self.gate.deserted.wait()
-                await self.desk.idle.wait()
+                await self.desk.wait_idle()
         except TimeoutError:
             log.warning("drain_cut_short", running=self.desk.in_flight)
         else:

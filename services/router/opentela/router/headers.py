@@ -89,6 +89,10 @@ _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE: Final = re.compile("[\t -~\x80-\xff]*")
 _NAMES_MAX: Final = 1024
 """Names whose meaning is remembered, each way; clients and engines use the same few dozen."""
+_HEADS_MAX: Final = 256
+"""Answers' headers whose lines are remembered; engines send the same ones but for the date."""
+_SESSIONS_MAX: Final = 1024
+"""Sessions whose lines are remembered."""
 
 
 class Heading(NamedTuple):
@@ -136,6 +140,7 @@ def read(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
     )
 
 
+@lru_cache(_HEADS_MAX)
 def homeward(headers: Headers) -> bytes:
     """Return the header lines that the client gets of an engine's *headers*.
 
@@ -149,6 +154,14 @@ def homeward(headers: Headers) -> bytes:
         if start and ((value.isascii() and value.isprintable()) or _VALUE.fullmatch(value)):
             lines.append(b"%b%b\r\n" % (start, value.encode("latin-1")))
     return b"".join(lines)
+
+
+@lru_cache(_SESSIONS_MAX)
+def of_session(session: str, site: str, fingerprint: str, attempts: int) -> bytes:
+    """Return the header lines that tell which session answered, and after how many attempts."""
+    lines = f"x-otela-session: {session}\r\nx-otela-site: {site}\r\n"
+    lines += f"x-otela-attempts: {attempts}\r\n"
+    return (lines + (f"x-otela-fingerprint: {fingerprint}\r\n" if fingerprint else "")).encode()
 
 
 @lru_cache(_NAMES_MAX)

@@ -113,14 +113,21 @@ class Journal:
         self._labels = ModelLabels()
         self._series: dict[str, _Series] = {}
         self._results = {result: ATTEMPTS.labels(result.value) for result in Result}
+        self._answered = 0
         self._fresh: list[UsageRecord] = []
         self._waiting: deque[UsageRecord] = deque(maxlen=RECORDS_MAX)
         self._has_waiting = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def attempt_ended(self, call: Call, ended: EndAttempt, *, attempt: int) -> None:
-        """Count an attempt, by number; log one that brought no answer, or an error."""
-        self._results[ended.result].inc()
+    def attempt_ended(self, result: Result) -> None:
+        """Count an attempt; those that were answered soon, with others."""
+        if result is Result.ANSWERED:
+            self._answered += 1
+        else:
+            self._results[result].inc()
+
+    def attempt_failed(self, call: Call, ended: EndAttempt, *, attempt: int) -> None:
+        """Log an attempt, by number, that brought no answer, or an error."""
         if ended.result in _UNREMARKABLE:
             return
         self._log.warning(
@@ -145,6 +152,9 @@ class Journal:
     def settle(self) -> None:
         """Deal with the requests that have finished since."""
         fresh, self._fresh = self._fresh, []
+        answered, self._answered = self._answered, 0
+        if answered:
+            self._results[Result.ANSWERED].inc(answered)
         if not fresh:
             return
         if self._lines is not None:

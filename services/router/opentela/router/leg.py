@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from opentela.router.attempt_events import End, Event, Failed, Head, Whole
+from opentela.router.attempt_events import End, Event, Failed, Head
 from opentela.router.ports import Stream
 from opentela.wire.frames import Fail, Headers, Timings
 
@@ -23,6 +23,9 @@ class Feed(Protocol):
 
     def pass_on(self, data: bytes) -> None:
         """Take a part of the answer."""
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        """Take a whole answer."""
 
 
 class Leg:
@@ -51,7 +54,7 @@ class Leg:
         """The whole answer came at once."""
         self.timings = timings
         if not self.is_over:
-            self._exchange.feed(Whole(status, headers, body))
+            self._exchange.answer(status, headers, body)
 
     def on_head(self, status: int, headers: Headers) -> None:
         """The engine answers."""

@@ -24,7 +24,6 @@ from opentela.router.ports import StreamSink
 from opentela.stream.caller import Caller, CallerSettings, Request
 from opentela.stream.events import (
     TICK,
-    Begin,
     BreakOff,
     CarrierLost,
     Heard,
@@ -69,8 +68,6 @@ _cuts: Final = metrics.counter(
     "otela_router_sessions_cut_off_total", "Senders that flooded the router with useless frames."
 )
 _FLOODING: Final = "the session was cut off: it floods the router"
-
-_BEGIN: Final = Begin()
 
 Dial = Callable[[SessionPath], bool]
 """Begins to dial a session and returns True, or returns False when it cannot be dialled."""
@@ -169,7 +166,7 @@ class MeshLink:
         if self._guard.has_cut and self._is_cut(route.answers):
             stream.refuse(_FLOODING)
             return stream
-        stream.step(_BEGIN)
+        stream.begin()
         self._timer.add(number)
         if channel is None and (self._invite or self._dial is not None):
             self._seek_channel(path, route)
@@ -277,7 +274,7 @@ class MeshLink:
     def owe(self, stream: MeshStream, cancel: Cancel) -> None:
         """Keep a Cancel until the mesh is back."""
         if len(self._owed) < CANCELS_KEPT_MAX:
-            self._owed.append((stream.subject, frames.encode(cancel), stream.reply))
+            self._owed.append((stream.route.subject, frames.encode(cancel), stream.reply))
 
     def forget(self, stream: MeshStream) -> None:
         """Forget a stream that has ended."""
@@ -305,13 +302,13 @@ class MeshLink:
         except WireError as error:
             self._reject(message.subject, str(error))
             broken = self._streams.get(frames.stream_broken_by(message.payload))
-            if broken is not None and broken.answers == message.subject:
+            if broken is not None and broken.route.answers == message.subject:
                 broken.step(BreakOff(FailKind.PROTOCOL, str(error)))
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
             self._note_late(message.subject)
-        elif stream.answers != message.subject:
+        elif stream.route.answers != message.subject:
             self._reject(message.subject, "not who was asked")
         else:
             self._heard_at[message.subject] = time.monotonic()
@@ -365,7 +362,7 @@ class MeshLink:
         if channel is not None:
             channel.close(_FLOODING)
         for stream in tuple(self._streams.values()):
-            if stream.answers == sender:
+            if stream.route.answers == sender:
                 stream.step(BreakOff(FailKind.PROTOCOL, _FLOODING))
 
     def _on_no_responders(self, message: Message) -> None:
@@ -387,6 +384,8 @@ class MeshLink:
         stream = self._streams.get(number)
         if stream is not None:
             channel = stream.channel
-            heard_at = channel.heard_at if channel else self._heard_at.get(stream.answers, 0.0)
+            heard_at = (
+                channel.heard_at if channel else self._heard_at.get(stream.route.answers, 0.0)
+            )
             stream.step(Heard(heard_at))
             stream.step(TICK)

@@ -57,12 +57,10 @@ class MeshStream:
     __slots__ = (
         "_link",
         "_sink",
-        "answers",
         "caller",
         "channel",
         "is_withdrawn",
-        "reply",
-        "subject",
+        "route",
     )
 
     def __init__(
@@ -75,12 +73,24 @@ class MeshStream:
     ) -> None:
         self.caller = caller
         self.channel = channel
-        self.subject = route.subject
-        self.reply = f"{route.reply_prefix}{caller.stream:016x}"
-        self.answers = route.answers
+        self.route = route
         self.is_withdrawn = False
         self._link = link
         self._sink = sink
+
+    @property
+    def reply(self) -> str:
+        """The subject that the session's word comes back on, but for who it is from."""
+        return f"{self.route.reply_prefix}{self.caller.stream:016x}"
+
+    @property
+    def answers(self) -> str:
+        """The subject on which nobody but the session may publish."""
+        return self.route.answers
+
+    def begin(self) -> None:
+        """Send the request."""
+        self._send(self.caller.begin(time.monotonic()))
 
     def cancel(self, reason: str) -> None:
         """Stop the engine; the sink hears nothing more. Does nothing when the stream has ended."""
@@ -93,14 +103,19 @@ class MeshStream:
 
     def step(self, event: CallerEvent) -> None:
         """Take an event; send and tell what follows from it."""
-        now = time.monotonic()
-        if type(event) is Data and self.caller.passes(now, event):
-            try:
+        now, caller = time.monotonic(), self.caller
+        try:
+            if type(event) is Data and caller.passes(now, event):
                 self._sink.on_data(event.data)
-            except Exception as error:  # noqa: BLE001 - it is logged there
-                self._sink_failed(error)
+                return
+            if type(event) is Head and event.end is not None and caller.answers(event):
+                self._link.forget(self)
+                self._sink.on_answer(event.status, event.headers, event.data, event.end)
+                return
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._sink_failed(error)
             return
-        for action in self.caller.step(now, event):
+        for action in caller.step(now, event):
             tell = _TELL.get(type(action))
             if tell is None:
                 self._send(action)
@@ -112,7 +127,7 @@ class MeshStream:
                     tell(self._sink, action)
                 except Exception as error:  # noqa: BLE001 - it is logged there
                     self._sink_failed(error)
-        if self.caller.ended:
+        if caller.ended:
             self._link.forget(self)
 
     def _sink_failed(self, error: Exception) -> None:
@@ -126,7 +141,7 @@ class MeshStream:
         if self.channel is not None:
             if self.channel.publish(payload):
                 return
-        elif self._link.client.publish(self.subject, payload, self.reply):
+        elif self._link.client.publish(self.route.subject, payload, self.reply):
             return
         if isinstance(frame, Cancel):
             self._link.owe(self, frame)
@@ -165,7 +180,9 @@ class MeshStream:
         """Fail for want of the channel; the session is told over the mesh, if it still listens."""
         self.channel = None
         self._link.client.publish(
-            self.subject, frames.encode(Cancel(self.caller.stream, "the channel broke")), self.reply
+            self.route.subject,
+            frames.encode(Cancel(self.caller.stream, "the channel broke")),
+            self.reply,
         )
         self.step(CarrierLost(kind=FailKind.CHANNEL_LOST))
 

@@ -47,6 +47,11 @@ class Outcomes:
         self._config = config
         self._records: dict[SessionId, _Record] = {}
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is held against any session."""
+        return not self._records
+
     def start(self, now: float, session: SessionId) -> None:
         """Take note that an attempt begins; the first one after an ejection is its trial."""
         record = self._records.get(session)

@@ -10,12 +10,12 @@ from opentela.wire.subjects import SessionPath
 class StreamSink(Protocol):
     """Takes what comes back on one stream: head, data in order, then exactly one of end and fail.
 
-    A short answer comes as one `on_answer` instead. Called on the event loop; nothing is called
-    after `on_answer`, `on_end`, `on_fail` or a `cancel`.
+    A short answer comes as one `on_answer` instead, mostly with nothing before it. Called on the
+    event loop; nothing is called after `on_answer`, `on_end`, `on_fail` or a `cancel`.
     """
 
     def on_ack(self) -> None:
-        """The session has the request."""
+        """The session has the request; not told where the answer itself shows it."""
 
     def on_answer(self, status: int, headers: Headers, body: bytes, timings: Timings) -> None:
         """The whole answer; its size is not credited, for nothing follows."""

@@ -143,10 +143,6 @@ class Reading:
                 self._body = parts[0] if len(parts) == 1 else b"".join(parts)
         return self._body
 
-    @body.setter
-    def body(self, body: Text) -> None:
-        self._body = body
-
     def add(self, part: bytes) -> None:
         """Keep a part of the body, which is counted in `size`."""
         if self.large is not None:

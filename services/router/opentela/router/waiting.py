@@ -49,8 +49,7 @@ class Waiting:
 
     def started(self, session: SessionId) -> None:
         """Count an attempt there."""
-        self._counts.started(session)
-        if self._counts.of(session) >= self.config.session_requests_max:
+        if self._counts.started(session) >= self.config.session_requests_max:
             self._full[session] = None
 
     def ended(self, session: SessionId) -> bool:

@@ -179,7 +179,7 @@ class InFlightBalances:
             counts = {
                 "exchanges": len(router.exchanges),
                 "streams": len(router.legs),
-                "policy": router.policy._in_flight.total,  # noqa: SLF001 (its invariant)
+                "policy": len(router.policy._in_flight),  # noqa: SLF001 (its invariant)
             }
             if any(counts.values()):
                 raise Violation(f"in flight: {name} still counts {counts}")

@@ -8,7 +8,6 @@ class Counts:
 
     def __init__(self) -> None:
         self._by_session: dict[SessionId, int] = {}
-        self.total = 0
 
     def __len__(self) -> int:
         return len(self._by_session)
@@ -17,17 +16,17 @@ class Counts:
         """Return how many are under way there."""
         return self._by_session.get(session, 0)
 
-    def started(self, session: SessionId) -> None:
-        """Count one more."""
-        self._by_session[session] = self._by_session.get(session, 0) + 1
-        self.total += 1
+    def started(self, session: SessionId) -> int:
+        """Count one more; return how many there are now."""
+        has = self._by_session[session] = self._by_session.get(session, 0) + 1
+        return has
 
     def ended(self, session: SessionId) -> None:
         """Count one less; a session with none is not remembered."""
-        left = self._by_session.get(session, 0) - 1
+        by_session = self._by_session
+        left = by_session.get(session, 0) - 1
         assert left >= 0, f"an end without a start at {session}"
-        self.total -= 1
         if left:
-            self._by_session[session] = left
+            by_session[session] = left
         else:
-            del self._by_session[session]
+            del by_session[session]
