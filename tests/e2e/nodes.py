@@ -29,6 +29,7 @@ from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
+from opentela.mesh.pulse import Pulse
 from opentela.service import SystemClock
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import SupervisorConfig
@@ -177,7 +178,7 @@ class NodeOfMany:
             await shell.run(
                 runner=self.engine,
                 gateways=Gateways(data, GatewaySettings(), shell.spawn),
-                voice=Voice(bus, self._access, shell.tell),
+                voice=Voice(bus, self._access, shell.tell, beats=Pulse(bus, data)),
                 stopping=stopping,
             )
 

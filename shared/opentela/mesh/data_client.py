@@ -112,6 +112,11 @@ class DataClient:
         _untaken.inc()
         return False
 
+    def carry(self, subject: str, payload: bytes) -> bool:
+        """Send a message with a ping, if the connection idles and is due one; False if not sent."""
+        connection = self._connection
+        return connection is not None and connection.carry(subject, payload)
+
     def subscribe(
         self, subject: str, on_message: OnMessage, *, on_no_responders: OnMessage | None = None
     ) -> int:

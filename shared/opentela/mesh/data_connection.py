@@ -15,8 +15,9 @@ from typing import Final, Protocol, cast
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.mesh import nats_wire
 from opentela.mesh.access import Access, Server
+from opentela.mesh.keepalive import PING_EVERY_S, Due, KeepAlive
 from opentela.mesh.keeper import Fault
-from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, PING_EVERY_S, PINGS_LOST_MAX
+from opentela.mesh.nats_connection import DIAL_TIMEOUT_S, LEAVE_TIMEOUT_S
 from opentela.mesh.nats_wire import Fine, Info, Message, Ping, Pong, Refusal
 from opentela.mesh.outbox import Outbox
 from opentela.mesh.websocket import KEY_BYTES, WebsocketClient
@@ -65,7 +66,9 @@ class DataConnection(asyncio.Protocol):
         self._max_payload = nats_wire.PAYLOAD_BYTES_MAX
         self._info: asyncio.Future[Info] = self._loop.create_future()
         self._pongs: deque[asyncio.Future[None] | None] = deque()
-        self._ping_timer: asyncio.TimerHandle | None = None
+        self._alive = KeepAlive(self._loop.time(), every_s=PING_EVERY_S)
+        self._alive_timer: asyncio.TimerHandle | None = None
+        self._has_published = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
@@ -89,7 +92,7 @@ class DataConnection(asyncio.Protocol):
             if isinstance(error, OSError | WireError):
                 raise self._fault(error) from error
             raise
-        self._schedule_ping()
+        self._watch()
         return self
 
     async def _open(self) -> None:
@@ -143,7 +146,22 @@ class DataConnection(asyncio.Protocol):
             return False
         if (self._is_paused or self._outbox.waiting_bytes) and self._is_full():
             return False
+        self._has_published = True
         self._outbox.send(nats_wire.publish_line(subject, reply, size), payload, _CRLF)
+        return True
+
+    def carry(self, subject: str, payload: bytes) -> bool:
+        """Send a message in one piece with a ping, if one is due soon and nothing else is sent.
+
+        False means that it was not sent: what must not wait behind others goes elsewhere then.
+        """
+        was_busy, self._has_published = self._has_published, False
+        if was_busy or self._is_over or self._unsent_bytes or self._alive.is_waiting:
+            return False
+        if not self._alive.rides(self._loop.time()):
+            return False
+        line = nats_wire.publish_line(subject, "", len(payload))
+        self._ask(line, payload, _CRLF)
         return True
 
     def subscribe(self, subject: str, sid: int) -> None:
@@ -180,7 +198,7 @@ class DataConnection(asyncio.Protocol):
             return
         self._transport.close()
         try:
-            async with asyncio.timeout(PING_EVERY_S):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._closed
         except TimeoutError:
             pass  # the link takes nothing more; now it is cut
@@ -190,8 +208,8 @@ class DataConnection(asyncio.Protocol):
     def abandon(self) -> None:
         """Cut the socket."""
         self._is_over = True
-        if self._ping_timer is not None:
-            self._ping_timer.cancel()
+        if self._alive_timer is not None:
+            self._alive_timer.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -203,6 +221,7 @@ class DataConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the server."""
+        self._alive.heard(self._loop.time())
         try:
             if self._websocket is not None:
                 data, answer = self._websocket.feed(data)
@@ -268,21 +287,32 @@ class DataConnection(asyncio.Protocol):
         self._transport.write(words)
 
     def _is_full(self) -> bool:
+        return self._unsent_bytes > UNSENT_BYTES_MAX
+
+    @property
+    def _unsent_bytes(self) -> int:
         assert self._transport is not None
-        return (
-            self._outbox.waiting_bytes + self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX
-        )
+        return self._outbox.waiting_bytes + self._transport.get_write_buffer_size()
 
-    def _schedule_ping(self) -> None:
-        self._ping_timer = self._loop.call_later(PING_EVERY_S, self._ping)
+    def _watch(self) -> None:
+        delay_s = self._alive.wake_at - self._loop.time()
+        self._alive_timer = self._loop.call_later(delay_s, self._look)
 
-    def _ping(self) -> None:
-        if len(self._pongs) >= PINGS_LOST_MAX:
-            self._end("the server no longer answers")
-            return
+    def _look(self) -> None:
+        match self._alive.step(self._loop.time()):
+            case Due.NOTHING:
+                pass
+            case Due.PING:
+                self._ask()
+            case Due.END:
+                self._end("the server no longer answers")
+                return
+        self._watch()
+
+    def _ask(self, *before: bytes) -> None:
+        """Send *before* and a ping."""
         self._pongs.append(None)
-        self._outbox.send(nats_wire.PING)
-        self._schedule_ping()
+        self._outbox.send(*before, nats_wire.PING)
 
     def _end(self, reason: str) -> None:
         """End it for *reason*; whoever waits for the server waits in vain."""

@@ -100,6 +100,11 @@ class NatsBus:
         """Whether a server of the mesh has us, and we have every subscription there."""
         return self.state is BusState.CONNECTED
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether the server has answered what it was last asked, as far as we can know by now."""
+        return self._connection is not None and self._connection.is_answering
+
     async def publish(
         self,
         subject: str,
@@ -123,7 +128,7 @@ class NatsBus:
         else:
             try:
                 with cancellable():
-                    await connection.client.publish(
+                    await connection.publish(
                         subject, payload, reply=reply, headers=dict(headers) if headers else None
                     )
             except errors.MaxPayloadError as error:

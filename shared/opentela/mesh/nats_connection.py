@@ -16,7 +16,6 @@ from typing import Any, Final
 import aiohttp
 from nats import errors
 from nats.aio.client import Client
-from nats.aio.errors import ErrStaleConnection
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.aio.transport import WebSocketTransport
@@ -24,18 +23,18 @@ from nats.aio.transport import WebSocketTransport
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
 from opentela.mesh import jwt_reader
 from opentela.mesh.access import Access, Server
+from opentela.mesh.keepalive import PING_EVERY_S, Due, KeepAlive
 from opentela.wire import subjects
 
-PING_EVERY_S: Final = 2.0
-PINGS_LOST_MAX: Final = 2
-"""A silent link is given up after three intervals, 6 s: 79 B/s of pings buys seconds of a default
-that lets a half-open link live for minutes."""
 DIAL_TIMEOUT_S: Final = 5.0
 """For one server: name, TCP, TLS and the handshake; three round trips of a slow link fit often."""
 ROUND_TRIP_TIMEOUT_S: Final = 5.0
 LEAVE_TIMEOUT_S: Final = 2.0
 """What was published last has this long to get out before the socket is cut."""
 _WRITE_TURNS_MAX: Final = 8
+_SELDOM_S: Final = 86_400.0
+"""Between the pings that nats-py sends by itself; a `KeepAlive` asks instead."""
+_PING: Final = b"PING\r\n"
 BACKLOG_BYTES_MAX: Final = 2 * 1024 * 1024
 """Unsent control messages of one connection; minutes of them, so more means a dead link."""
 
@@ -82,14 +81,18 @@ class Connection:
 
     Attributes:
         server: The server at the other end.
-        client: nats-py's client, for publish, subscribe and request.
+        client: nats-py's client, for requests and subscriptions.
+        was_silent: The connection was given up because the other side said nothing.
     """
 
     def __init__(self, access: Access, server: Server, on_error: Callable[[str], None]) -> None:
         self.server: Final = server
         self.client: Final = Client()
+        self.was_silent = False
         self._access = access
         self._on_error = on_error
+        self._loop = asyncio.get_running_loop()
+        self._alive = KeepAlive(self._loop.time(), every_s=PING_EVERY_S)
         self._dialling = True
         self._closed = asyncio.Event()
         self._denied: set[str] = set()
@@ -117,6 +120,7 @@ class Connection:
                 raise self.fault(error) from error
             raise
         self._dialling = False
+        self._note_what_arrives()
         return self
 
     async def _dial(self, name: str) -> None:
@@ -127,8 +131,7 @@ class Connection:
             name=name,
             allow_reconnect=False,
             connect_timeout=DIAL_TIMEOUT_S,  # type: ignore[arg-type]
-            ping_interval=PING_EVERY_S,  # type: ignore[arg-type]
-            max_outstanding_pings=PINGS_LOST_MAX,
+            ping_interval=_SELDOM_S,  # type: ignore[arg-type]
             error_cb=self._error,
             closed_cb=self._on_closed,
             inbox_prefix=subjects.inbox(self._access.name),
@@ -143,12 +146,29 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether messages can be sent."""
-        return self.client.is_connected
+        return self.client.is_connected and not self.was_silent
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the server has said something since it was last asked to."""
+        return self.is_open and not self._alive.is_waiting
 
     @property
     def is_congested(self) -> bool:
         """Whether the link takes so little that one more message would have to wait."""
         return self.client.pending_data_size > BACKLOG_BYTES_MAX
+
+    async def publish(
+        self, subject: str, payload: bytes, *, reply: str, headers: dict[str, str] | None
+    ) -> None:
+        """Hand a message to the server, and with it the ping that is due soon.
+
+        Raises:
+            errors.MaxPayloadError: It is larger than the mesh carries.
+        """
+        await self.client.publish(subject, payload, reply=reply, headers=headers)
+        if self._alive.rides(self._loop.time()):
+            await self._ask()
 
     async def subscribe(
         self, subject: str, deliver: Callable[[Msg], Awaitable[None]], *, queue: str
@@ -203,23 +223,56 @@ class Connection:
         return False
 
     async def until_lost(self) -> Exception:
-        """Return why the connection ended, once it has."""
-        while self.client.is_connected:
-            # nats-py may find the link dead and then hang on it before it tells: look as well.
+        """Keep asking the server for signs of life; return why the connection ended, once it has.
+
+        nats-py may find the link dead and then hang on it before it tells: hence the look as well.
+        """
+        while self.is_open:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PING_EVERY_S):
+                async with asyncio.timeout_at(self._alive.wake_at):
                     await self._closed.wait()
+            if self.client.is_connected:
+                await self._act(self._alive.step(self._loop.time()))
         return self.ended_by
+
+    async def _act(self, due: Due) -> None:
+        match due:
+            case Due.NOTHING:
+                pass
+            case Due.PING:
+                await self._ask()
+            case Due.END:
+                self.was_silent = True
+
+    async def _ask(self) -> None:
+        """Send a ping, in one piece with what was published last if that is still to be written."""
+        client: Any = self.client
+        client._pongs.append(self._loop.create_future())  # noqa: SLF001
+        if client._pending:  # noqa: SLF001
+            client._pending[-1] += _PING  # noqa: SLF001
+            client._pending_data_size += len(_PING)  # noqa: SLF001
+        else:
+            await client._send_command(_PING)  # noqa: SLF001
+            await client._flush_pending()  # noqa: SLF001
+
+    def _note_what_arrives(self) -> None:
+        transport = self.client._transport  # noqa: SLF001  nats-py tells of messages alone
+        assert transport is not None
+        read = transport.read
+
+        async def read_and_note(buffer_size: int) -> bytes:
+            data = await read(buffer_size)
+            self._alive.heard(self._loop.time())
+            return data
+
+        transport.read = read_and_note  # type: ignore[method-assign]
 
     @property
     def ended_by(self) -> Exception:
         """Why the connection has ended."""
+        if self.was_silent:
+            return errors.StaleConnectionError()
         return self.client.last_error or errors.UnexpectedEOF()
-
-    @property
-    def was_silent(self) -> bool:
-        """Whether the connection was given up because the other side said nothing."""
-        return isinstance(self.client.last_error, errors.StaleConnectionError | ErrStaleConnection)
 
     async def leave(self) -> None:
         """Send what is left and close, within `LEAVE_TIMEOUT_S`."""

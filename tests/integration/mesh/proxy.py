@@ -9,7 +9,8 @@ class Proxy:
     """What stands between a client and a server.
 
     Attributes:
-        is_frozen: While it is, nothing is read: as behind a firewall that dropped the flow.
+        port: Where clients dial it.
+        passed: What it has passed on to the server.
     """
 
     def __init__(self, target: int) -> None:
@@ -17,6 +18,7 @@ class Proxy:
         self._thawed = asyncio.Event()
         self._thawed.set()
         self.port = 0
+        self.passed = bytearray()
 
     def freeze(self) -> None:
         """Stop passing anything on, with every connection left open."""
@@ -57,17 +59,20 @@ class Proxy:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pass(reader, far_writer))
-                tasks.create_task(self._pass(far_reader, writer))
+                tasks.create_task(self._pass(reader, far_writer, self.passed))
+                tasks.create_task(self._pass(far_reader, writer, bytearray()))
         except* ConnectionError:
             pass
         finally:
             for one in (writer, far_writer):
                 one.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: bytearray
+    ) -> None:
         while data := await reader.read(65536):
             await self._thawed.wait()
+            passed += data
             writer.write(data)
             await writer.drain()
         writer.close()

@@ -14,6 +14,7 @@ from opentela.mesh.access import Access
 from opentela.mesh.data_client import DataClient
 from opentela.mesh.keeper import BusState
 from opentela.mesh.nats_bus import NatsBus
+from opentela.mesh.pulse import Pulse
 from opentela.service import Lifecycle, SystemClock
 from opentela.stream.callee import CalleeSettings
 from opentela.supervisor import caches, hardware, pod
@@ -92,7 +93,7 @@ async def serve(
         await shell.run(
             runner=_runner(argv, config, caches_of_node, copier, shell),
             gateways=_gateways(data, config, access, shell, door),
-            voice=Voice(bus, access, shell.tell),
+            voice=Voice(bus, access, shell.tell, beats=Pulse(bus, data)),
             stopping=life.stopping,
             find_end=finder.again,
             beside=[client.open(None) for client in missed],

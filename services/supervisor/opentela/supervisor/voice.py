@@ -1,7 +1,7 @@
 """Our sessions' voice on the mesh: signed claims, beats, answers; and what it hears."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -26,13 +26,30 @@ _rejected: Final = metrics.counter(
 )
 
 
+class Publisher(Protocol):
+    """Who takes what is published."""
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Hand a message to the mesh."""
+
+
 class Voice:
-    """Speaks for every session of this supervisor, with the key that the mesh has warranted."""
+    """Speaks for every session of this supervisor, with the key that the mesh has warranted.
+
+    Args:
+        beats: Takes the heartbeats; the bus does unless somebody else is named.
+    """
 
     def __init__(
-        self, bus: Bus, access: Access, tell: Callable[[ProbeArrived | VerdictArrived], None]
+        self,
+        bus: Bus,
+        access: Access,
+        tell: Callable[[ProbeArrived | VerdictArrived], None],
+        *,
+        beats: Publisher | None = None,
     ) -> None:
         self._bus = bus
+        self._beats = beats or bus
         self._tell = tell
         self._identity = access.identity
         self._warrant = warrants.of(access)
@@ -63,7 +80,7 @@ class Voice:
 
     async def beat(self, path: SessionPath, beat: control.Beat) -> None:
         """Publish a heartbeat."""
-        await self._publish(subjects.beat(path), beat)
+        await self._publish(subjects.beat(path), beat, by=self._beats)
 
     async def answer(self, path: SessionPath, sequence: int, reply: str) -> None:
         """Answer a probe with the latest claim."""
@@ -127,9 +144,11 @@ class Voice:
         _rejected.labels(kind).inc()
         log.debug("message_rejected", kind=kind, error=str(error))
 
-    async def _publish(self, subject: str, message: msgspec.Struct) -> None:
+    async def _publish(
+        self, subject: str, message: msgspec.Struct, *, by: Publisher | None = None
+    ) -> None:
         try:
-            await self._bus.publish(subject, control.encode(message))
+            await (by or self._bus).publish(subject, control.encode(message))
         except MeshUnavailableError:
             # Closed: we are on our way out, and have said what we had to say.
             log.debug("message_unsent", subject=subject)
