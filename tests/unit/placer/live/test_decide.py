@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.unit.placer.live import parts
 
-from opentela.placer.live import decide
+from opentela.placer.live import decide, solving
 from opentela.placer.live.config import ModelConfig, PlacerConfig, PlanConfig
 from opentela.placer.live.decide import Decided, Planner, Question
 from opentela.placer.live.demand import Asked
@@ -220,7 +220,7 @@ def test_nothing_is_solved_while_all_is_served(monkeypatch: pytest.MonkeyPatch) 
     def none(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(decide, "solve", none)
+    monkeypatch.setattr(solving, "solve", none)
     told = decided(question({"a": 2}, a=0.5))
     assert (told.is_change, told.reason) == (False, decide.ENOUGH)
     assert told.words
@@ -231,3 +231,98 @@ def test_nothing_asked_of_nothing_is_nothing(agents: int) -> None:
     """A mesh may be empty."""
     pools = (msgspec.structs.replace(POOL, agents=agents),) if agents else ()
     assert not decided(question(), pools=pools).is_change
+
+
+def waiting(model: str, waits_s: float, **expected_rps: float) -> tuple[Asked, ...]:
+    """Return what is asked of all, while *model* runs nowhere for so long."""
+    return tuple(
+        Asked(
+            model=name,
+            rate_rps=0.1,
+            expected_rps=expected_rps.get(name, 0.1),
+            waits_s=waits_s if name == model else 0.0,
+        )
+        for name in "abc"
+    )
+
+
+def in_turns() -> Planner:
+    """Return the planner of an operator who lets nobody wait for more than a minute."""
+    return Planner(parts.config("a", "b", "c", plan=PlanConfig(wait_max_s=60.0)), {})
+
+
+def test_who_has_waited_for_long_has_its_turn() -> None:
+    """Whoever is expected to use its GPU least makes room, and it is told who and why."""
+    running = {group("a"): 1, group("b"): 1}
+    early, late = (
+        in_turns().answer(
+            Question(asked=waiting("c", waits_s, a=0.3, b=0.2), pools=(POOL,), running=running)
+        )
+        for waits_s in (59.0, 61.0)
+    )
+    assert (models(early), early.yields, early.turns) == ({"a": 1, "b": 1}, (), ())
+    assert (models(late), late.yields, late.turns) == ({"a": 1, "c": 1}, ("b",), ("c",))
+    assert late.reason == "c has waited for 1 min: b, expected to use its GPUs least, gives them up"
+    for_ever = decided(Question(asked=waiting("c", 9e9), pools=(POOL,), running=running))
+    assert (models(for_ever), for_ever.yields) == ({"a": 1, "b": 1}, ())
+
+
+def test_a_turn_lasts_as_long_as_a_replica_may_not_be_stopped() -> None:
+    """And nobody's begins where all are young."""
+    running = {group("a"): 1, group("b"): 1}
+    question_ = Question(asked=waiting("c", 99.0), pools=(POOL,), running=running, locked=running)
+    assert models(in_turns().answer(question_)) == {"a": 1, "b": 1}
+
+
+def test_who_is_worth_much_more_need_not_wait_for_its_turn() -> None:
+    """Or who lost its place for a turn would be gone for as long as the other is asked for."""
+    running = {group("a"): 1, group("b"): 1}
+    for worth, told in ((0.5, {"a": 1, "c": 1}), (0.15, {"a": 1, "b": 1})):
+        asked = waiting("c", 1.0, a=0.9, b=0.1, c=worth)
+        answer = in_turns().answer(Question(asked=asked, pools=(POOL,), running=running))
+        assert models(answer) == told
+
+
+def places(swap: str) -> tuple[Planner, Question]:
+    """Return two models, each on the GPU that would suit the other, and no third GPU."""
+    config = parts.config("a", "b", plan=PlanConfig(swap=swap))  # type: ignore[arg-type]
+    known = tuple(
+        msgspec.structs.replace(model, capacity_rps=0.0, known_as=spec, tp=(1,))
+        for model, spec in zip(config.models, ("qwen3-0.6b", "llama-3.1-8b"), strict=True)
+    )
+    config = msgspec.structs.replace(config, models=known)
+    quick, slow = (
+        PoolSeen(name=f"a/{gpu}/1", site="a", hardware=gpu, agents=1, gpus=1,
+                 templates=(parts.TEMPLATE,))
+        for gpu in ("h100-80g-sxm", "l4-24g")
+    )  # fmt: skip
+    asked = (
+        Asked(model="a", rate_rps=0.1, expected_rps=0.1, in_tokens=500, out_tokens=100),
+        Asked(model="b", rate_rps=8.0, expected_rps=8.0, in_tokens=500, out_tokens=200),
+    )
+    running = {Group("a", quick.name, 1): 1, Group("b", slow.name, 1): 1}
+    planner = Planner(config, specs(config.models, lambda _: {})[0])
+    return planner, Question(asked=asked, pools=(quick, slow), running=running)
+
+
+def test_two_last_replicas_change_places_if_that_pays() -> None:
+    """The one that costs less is gone for as long as it loads, and that is told."""
+    planner, question_ = places("pays")
+    told = planner.answer(question_)
+    assert {group.model: group.pool for group in told.target} == {
+        "a": "a/l4-24g/1",
+        "b": "a/h100-80g-sxm/1",
+    }
+    assert told.yields == ("a",)
+    assert "more are served, and a is not for some" in told.reason
+    planner, question_ = places("never")
+    assert planner.answer(question_).yields == ()
+
+
+def test_who_was_stopped_to_change_places_is_not_forgotten() -> None:
+    """Although who waits elsewhere is worth more."""
+    asked = waiting("b", 5.0, a=0.3, b=0.1, c=9.0)
+    running = {group("a"): 1}
+    free = Question(asked=asked, pools=(POOL,), running=running)
+    assert models(decided(free)) == {"a": 1, "c": 1}
+    assert models(decided(free, owed=("b",))) == {"a": 1, "b": 1}

@@ -160,3 +160,19 @@ def test_it_is_known_whether_somebody_asks() -> None:
     one.add(1.0, [parts.used("a", status=503)])
     assert one.is_asked(500.0, "a")
     assert not one.is_asked(700.0, "a")
+
+
+def test_who_is_turned_away_waits_until_anybody_is_answered() -> None:
+    """Or until nobody asks any more: who asks next waits anew."""
+    one = demands()
+    one.add(10.0, [parts.used("a")])
+    assert one.of(20.0, "a").waits_s == 0
+    for second in range(100, 900, 100):
+        one.add(second, [parts.used("a", status=503)])
+    assert one.of(900.0, "a").waits_s == 800.0
+    one.add(900.0, [parts.used("a")])
+    assert one.of(901.0, "a").waits_s == 0
+    one.add(1000.0, [parts.used("a", status=503)])
+    assert one.of(1700.0, "a").waits_s == 0
+    one.add(2000.0, [parts.used("a", status=503)])
+    assert one.of(2010.0, "a").waits_s == 10.0

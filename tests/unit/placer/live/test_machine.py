@@ -333,3 +333,24 @@ def is_settled(one: World) -> bool:
     for group, count in (leader.mover.target or {}).items():
         planned[group.model] = planned.get(group.model, 0) + count
     return planned == {model: one.serving(model) for model in planned}
+
+
+def test_nobody_waits_for_ever_where_all_have_their_turn() -> None:
+    """Three models, one GPU."""
+    plan = msgspec.structs.replace(parts.QUICK, wait_max_s=20.0, turn_s=10.0)
+    one = World(1, parts.config("a", "b", "c", plan=plan))
+    one.agent(1)
+    one.placer()
+    one.may_rob = True
+    one.rates = {"a": 2.0, "b": 0.5, "c": 0.5}
+    served = dict.fromkeys("abc", 0.0)
+    for _ in range(300):
+        one.run(1)
+        for model in served:
+            served[model] += one.serving(model)
+    assert min(served.values()) > 20
+    told = [event.reason for event in one.kinds("PLANNED")]
+    assert any("expected to use its GPUs least" in reason for reason in told)
+    one.rates = {}
+    one.run(60)
+    assert ledger.faults(one.events) == []

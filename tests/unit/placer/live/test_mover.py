@@ -8,6 +8,7 @@ from tests.unit.placer.live import parts
 from opentela.core import ids
 from opentela.core.ids import SiteId
 from opentela.core.record import claim_of
+from opentela.placer.live.config import PlanConfig
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.mover import Mover, Say, Send, Step
 from opentela.placer.problem import Group
@@ -312,6 +313,48 @@ def test_two_that_would_change_places_stay_and_it_is_said_why() -> None:
         f"a (TP1) finds no room in {other}: b would have to go from there, and serves nowhere else",
         f"b (TP1) finds no room in {POOL}: a would have to go from there, and serves nowhere else",
     )
+
+
+def test_one_of_two_that_change_places_goes_first_if_it_may() -> None:
+    """The other starts in its place before it goes; who is gone meanwhile is not forgotten."""
+    one = Scene()
+    one.agents[1].path = one.agents[1].path._replace(site=SiteId("b"))
+    other = one.agents[1].pool
+    one.serve(0, "a")
+    gone = one.serve(1, "b")
+    one.mover.target = {Group("a", other, 1): 1, Group("b", POOL, 1): 1}
+    one.mover.yields = frozenset({"b"})
+    (stop,) = sent(one.mover.step(one.now, WALL, term=7, demanded=("a", "b")))
+    assert isinstance(stop, Stop)
+    assert (stop.start, list(one.mover.owed)) == (gone.start.command, ["b"])
+    assert sent(one.mover.step(one.now, WALL, term=7, demanded=("a", "b"))) == []
+    del one.fleet.lives[gone.start.command]
+    (start,) = sent(one.mover.step(one.now, WALL, term=7, demanded=("a", "b")))
+    assert isinstance(start, Start)
+    assert start.model == "a"
+
+
+def test_who_gives_its_place_up_for_good_is_owed_nothing() -> None:
+    """It waits like others do."""
+    one = Scene(1)
+    one.serve(0, "a")
+    one.mover.yields = frozenset({"a"})
+    (stop,) = sent(one.step("a", "b", b=1))
+    assert isinstance(stop, Stop)
+    assert one.mover.owed == {}
+
+
+def test_a_turn_may_be_shorter_than_other_stays() -> None:
+    """As long as the operator says."""
+    config = parts.config("a", plan=PlanConfig(cool_down_s=100.0, turn_s=10.0))
+    for turns, stays_s in ((("a",), 10.0), ((), 100.0)):
+        one = Scene(1)
+        one.mover = Mover(config, one.fleet, lambda: ids.ulid(1, bytes(10)))
+        one.mover.follow({Group("a", POOL, 1): 1}, (), turns)
+        (start,) = sent(one.mover.step(0.0, WALL, term=7, demanded=()))
+        life = one.fleet.lives[start.command]
+        assert one.mover.locked(stays_s - 0.1, life)
+        assert not one.mover.locked(stays_s, life)
 
 
 def test_what_is_listed_no_more_is_not_started_anew() -> None:

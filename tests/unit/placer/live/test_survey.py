@@ -98,3 +98,14 @@ def test_a_glance_tells_what_cannot_wait() -> None:
     assert signature(glance) == signature(asked)
     assert [bool(told.rate_rps) for told in glance.asked] == [True, True]
     assert msgspec.structs.replace(glance, asked=asked.asked) == asked
+
+
+def test_who_was_stopped_to_run_elsewhere_is_owed_a_replica_until_it_has_one() -> None:
+    """Or until nobody asks any more."""
+    one = Scene()
+    one.demands.add(0.0, [parts.used("a")])
+    one.mover.owed.update({"a": None, "b": None})
+    assert one.survey.question(0.0, WALL).owed == ("a",)
+    one.start("a")
+    assert one.survey.question(0.0, WALL).owed == ()
+    assert one.mover.owed == {}

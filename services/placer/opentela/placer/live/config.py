@@ -103,6 +103,13 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             of all requests, by so much.
         cool_down_s: Seconds for which a replica that was started is not stopped, and one that was
             stopped not started again, unless nobody serves its model. Short ones chase noise.
+        wait_max_s: Seconds for which a model that is asked for may run nowhere. Then whoever is
+            expected to use its GPUs least makes room for it, for `turn_s` at least, and waits in
+            turn. 0: for ever, and nobody who is asked for loses the last replica.
+        turn_s: Seconds for which a replica that was started so is not stopped. Short ones serve
+            what has waited, and soon give the GPUs back to whoever is worth more.
+        swap: Whether a last replica may be stopped before another serves where no GPU is free: if
+            it `pays`, by `gain_min` more than is lost while it loads elsewhere, or `never`.
         idle_s: Seconds after which a replica that nobody asks for is ended although nothing needs
             its GPUs; 0 for never. Until then it answers at once if somebody does.
         absorb_s: Seconds within which a burst is to be worked off; longer needs less headroom.
@@ -117,6 +124,9 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     horizon_s: Seconds = 3600.0
     gain_min: Share = 0.05
     cool_down_s: Amount = 600.0
+    wait_max_s: Amount = 0.0
+    turn_s: Amount = 120.0
+    swap: Literal["pays", "never"] = "never"
     idle_s: Amount = 0.0
     absorb_s: Seconds = 30.0
     solver_s: Seconds = 2.0

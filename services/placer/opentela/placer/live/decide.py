@@ -6,7 +6,7 @@ stays: a replica that waits for requests costs nothing that its GPUs would be wa
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,35 +14,29 @@ from opentela.core.errors import OtelaError
 from opentela.placer import catalogue
 from opentela.placer.baselines.room import filled
 from opentela.placer.headroom import with_headroom
+from opentela.placer.live import by_hand
 from opentela.placer.live.candidates import Candidates
-from opentela.placer.live.config import ModelConfig, PlacerConfig
+from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.demand import Asked
 from opentela.placer.live.hardware import gpu_of
 from opentela.placer.live.pools import PoolSeen
+from opentela.placer.live.solving import Found, overdue, solutions
+from opentela.placer.live.turns import Gaps, gaps
 from opentela.placer.load_cost import LoadCost
 from opentela.placer.options import Wanted
 from opentela.placer.plan import in_words, parts
 from opentela.placer.problem import (
-    GPUS_PER_STAGE,
     Demand,
     Group,
-    InfeasibleError,
     Pool,
     Problem,
     capacity,
     served,
 )
-from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.result import Objective
-from opentela.placer.solve.run import solve
 
 _SMALL: Final = 1e-3
 """Requests a second of a model that is asked for at all: enough for one replica."""
-_BY_HAND: Final = "by hand"
-_TOO_FEW: Final = (
-    "there are too few GPUs for all that is asked: most is served",
-    "there are too few GPUs for all that is asked: the worst served comes first",
-)
 ENOUGH: Final = "what runs is what shall run"
 
 
@@ -58,6 +52,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         shut: What cannot be started for now.
         stopped: What was stopped a short while ago.
         idle: Models that nobody has asked for since so long that they need not be kept.
+        owed: Models that were stopped so that they could run elsewhere, and do not yet.
     """
 
     asked: tuple[Asked, ...]
@@ -68,6 +63,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     shut: tuple[Group, ...] = ()
     stopped: tuple[Group, ...] = ()
     idle: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +72,8 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: What shall run; engines that were started by hand are not in it.
         is_change: Whether it is worth carrying out; else what runs stays.
+        yields: Models whose last replica may be stopped before another serves.
+        turns: Models that have waited for long enough, and have their turn.
         reason: Why it is, or is not.
         wanted_rps: By model, with headroom.
         capacity_rps: By model, of the target, engines that were started by hand included.
@@ -85,11 +83,27 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
     target: dict[Group, int] = {}
     is_change: bool = False
+    yields: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
     reason: str = ""
     wanted_rps: dict[str, float] = {}
     capacity_rps: dict[str, float] = {}
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+
+
+class Choice(NamedTuple):
+    """What may be decided.
+
+    Attributes:
+        gaps: Whose last replica may be stopped before another serves.
+        worth: Share of all that is to be expected which is served, less what is lost on the way.
+    """
+
+    target: Mapping[Group, int]
+    found: Found
+    gaps: Gaps
+    worth: float
 
 
 class Planner:
@@ -119,15 +133,15 @@ class Planner:
         if _is_enough(problem, question):
             # Nothing could be gained by a move; what is spare stays in any case.
             return self._told(problem, question.running, ENOUGH, notes)
+        late = overdue(problem, question.asked, question.owed, self._config.plan.wait_max_s)
         try:
-            counts, objective = self._solved(problem, question, notes)
+            choice = self._best(problem, question, late, notes)
         except OtelaError as error:
             return Decided(target=dict(question.running), reason=error.line())
-        ours = {group: n for group, n in counts.items() if n and not _is_by_hand(group)}
-        target = self._kept(problem, question, ours)
-        reason, is_change = self._worth(problem, question, target)
-        target = target if is_change else question.running
-        return self._told(problem, target, reason, notes, is_change=is_change, objective=objective)
+        reason, is_change = self._worth(problem, question, choice)
+        if not is_change:
+            choice = choice._replace(target=question.running, gaps=Gaps())
+        return self._told(problem, choice.target, reason, notes, choice=choice, is_change=is_change)
 
     def _told(
         self,
@@ -137,12 +151,17 @@ class Planner:
         notes: list[str],
         *,
         is_change: bool = False,
-        objective: Objective = Objective.COST,
+        choice: Choice | None = None,
     ) -> Decided:
-        everything = {**target, **{g: n for g, n in problem.running.items() if _is_by_hand(g)}}
+        objective = choice.found.objective if choice else Objective.COST
+        everything = {**target, **{g: n for g, n in problem.running.items() if by_hand.is_one(g)}}
         return Decided(
             target=dict(target),
             is_change=is_change,
+            yields=choice.gaps.models if choice else (),
+            turns=tuple(turn.model for turn in choice.found.turns if turn.is_late)
+            if choice and is_change
+            else (),
             reason=reason,
             wanted_rps={demand.model: demand.rate_rps for demand in problem.demands},
             capacity_rps=capacity(problem, everything),
@@ -160,7 +179,7 @@ class Planner:
                 options.pop(group, None)
         pools = [_pool(pool, self._config.hardware) for pool in question.pools]
         running, locked = dict(question.running), dict(question.locked)
-        for group, n, pool in _by_hand(question, self._models):
+        for group, n, pool in by_hand.engines(question.by_hand, self._models):
             pools.append(pool)
             running[group] = locked[group] = n
         for group in running:
@@ -216,32 +235,43 @@ class Planner:
 
     # The solution
 
-    def _solved(
-        self, problem: Problem, question: Question, notes: list[str]
-    ) -> tuple[dict[Group, int], Objective]:
-        limits = Limits(time_s=self._config.plan.solver_s, gap=self._config.plan.gap)
-        if not problem.pools or not problem.demands:
-            return {}, Objective.COST
-        try:
-            return solve(problem, Objective.COST, limits=limits).counts, Objective.COST
-        except InfeasibleError:
-            pass
-        # Nobody gives up the last replica of a model that is asked for; so none is planned to.
-        locked = dict(problem.locked)
-        for model in sorted(one.model for one in question.asked if one.rate_rps):
-            mine = {g: n for g, n in problem.running.items() if g.model == model}
-            if mine and not any(locked.get(group) for group in mine):
-                locked[max(mine, key=lambda group: (mine[group], group))] = 1
-        is_fair = self._config.plan.scarce == "fair"
-        notes.append(_TOO_FEW[is_fair])
-        scarce = msgspec.structs.replace(
-            problem,
-            locked=locked,
-            # Nobody is kept waiting for what cannot be had.
-            demands=tuple(msgspec.structs.replace(d, replicas_min=0) for d in problem.demands),
+    def _best(
+        self, problem: Problem, question: Question, late: tuple[str, ...], notes: list[str]
+    ) -> Choice:
+        """Return the first solution, or a later one that is worth more by far."""
+        plan = self._config.plan
+        best: Choice | None = None
+        for found in solutions(problem, question.asked, late, plan, notes):
+            choice = self._choice(problem, question, found, late)
+            if best is None or choice.worth - best.worth >= plan.gain_min:
+                best = choice
+        assert best is not None, "there is always one"
+        return best
+
+    def _choice(
+        self, problem: Problem, question: Question, found: Found, late: tuple[str, ...]
+    ) -> Choice:
+        """Return what *found* comes to, and who has to be gone for a while if it pays."""
+        ours = {group: n for group, n in found.counts.items() if n and not by_hand.is_one(group)}
+        target = self._kept(problem, question, ours)
+        theirs = by_hand.of(problem)
+        asked = {one.model for one in question.asked if one.rate_rps}
+        asked |= {demand.model for demand in problem.demands if demand.replicas_min}
+        needed = gaps(problem, {**target, **theirs}, asked)
+        now, then = served(problem, problem.running), served(problem, {**target, **theirs})
+        gain = _mean(problem, then) - _mean(problem, now) - needed.share
+        waits = any(d.rate_rps and now[d.model] == 0 < then[d.model] for d in problem.demands)
+        losers = {loser for turn in found.turns for loser in turn.losers}
+        is_due = any(now[model] == 0 < then[model] for model in late)
+        pays = self._config.plan.swap == "pays" and (
+            gain > 0 if waits else gain >= self._config.plan.gain_min
         )
-        objective = Objective.MAX_MIN if is_fair else Objective.SERVED
-        return solve(scarce, objective, limits=limits).counts, objective
+        worth = _mean(problem, then) - needed.share
+        if not (pays or is_due):
+            # The rest of the plan is carried out as far as that goes without.
+            allowed = tuple(model for model in needed.models if model in losers)
+            needed = Gaps(models=allowed)
+        return Choice(target, found, needed, worth)
 
     def _kept(
         self, problem: Problem, question: Question, counts: Mapping[Group, int]
@@ -262,32 +292,55 @@ class Planner:
                 target[group] = target.get(group, 0) + 1
         return {group: n for group, n in target.items() if n}
 
-    def _worth(
-        self, problem: Problem, question: Question, target: Mapping[Group, int]
-    ) -> tuple[str, bool]:
-        """Return whether *target* is worth its moves, and why."""
-        running = question.running
+    def _worth(self, problem: Problem, question: Question, choice: Choice) -> tuple[str, bool]:
+        """Return whether *choice* is worth its moves, and why."""
+        running, target = question.running, choice.target
         if target == running:
             return ENOUGH, False
-        theirs = {g: n for g, n in problem.running.items() if _is_by_hand(g)}
+        theirs = by_hand.of(problem)
         now, then = served(problem, {**running, **theirs}), served(problem, {**target, **theirs})
         waiting = [
             d.model for d in problem.demands if d.rate_rps and now[d.model] == 0 < then[d.model]
         ]
         if waiting:
-            return f"{', '.join(waiting)} is asked for and runs nowhere", True
+            return _waited(question, waiting, choice), True
         lacking = [d.model for d in problem.demands if _short(d, running) > _short(d, target)]
         if lacking:
             return f"{', '.join(lacking)} has fewer replicas than are to be kept", True
         worst = min(then.values(), default=1.0) - min(now.values(), default=1.0)
         mean = _mean(problem, then) - _mean(problem, now)
-        gain = max(worst, mean)
+        gain = max(worst, mean) - choice.gaps.share
         if gain >= self._config.plan.gain_min:
-            return f"{gain:.0%} more are served", True
+            return f"{gain:.0%} more are served{_gone(choice)}", True
         freed = sorted({g.model for g in running if g.model in question.idle})
         if freed and any(running.get(g, 0) > target.get(g, 0) for g in running):
             return f"nobody asks for {', '.join(freed)} any more", True
         return f"a better plan would serve {max(gain, 0.0):.1%} more, which is too little", False
+
+
+def _waited(question: Question, waiting: list[str], choice: Choice) -> str:
+    """Return who is waited for, and who makes room for whom after how long."""
+    waits_s = {one.model: one.waits_s for one in question.asked}
+    said = [
+        f"{turn.model} has waited for {waits_s.get(turn.model, 0.0) / 60:.0f} min: "
+        f"{', '.join(turn.losers)}, expected to use its GPUs least, gives them up"
+        for turn in choice.found.turns
+        if turn.model in waiting and turn.losers
+    ]
+    told = {turn.model for turn in choice.found.turns if turn.losers}
+    if rest := [model for model in waiting if model not in told]:
+        said.append(f"{', '.join(rest)} is asked for and runs nowhere{_gone(choice)}")
+    return "; ".join(said)
+
+
+def _gone(choice: Choice) -> str:
+    """Return who is not served for a while, in words."""
+    moved = [m for m in choice.gaps.models if any(g.model == m for g in choice.target)]
+    if not moved:
+        return ""
+    return (
+        f", and {', '.join(moved)} is not for some {choice.gaps.longest_s:.0f} s: it changes places"
+    )
 
 
 def _is_enough(problem: Problem, question: Question) -> bool:
@@ -305,7 +358,7 @@ def _in_words(
     problem: Problem, counts: Mapping[Group, int], objective: Objective
 ) -> tuple[str, ...]:
     made = parts(problem, counts, objective)
-    ours = tuple(one for one in made.pools if not _is_of_others(one.pool))
+    ours = tuple(one for one in made.pools if not by_hand.is_pool(one.pool))
     return tuple(in_words(problem, made._replace(pools=ours)))
 
 
@@ -332,27 +385,3 @@ def _pool(pool: PoolSeen, hardware: Mapping[str, str]) -> Pool:
         site=pool.site,
         usd_h=price,
     )
-
-
-def _by_hand(
-    question: Question, models: Mapping[str, ModelConfig]
-) -> list[tuple[Group, int, Pool]]:
-    """Return engines that others started: each kind in a pool that it fills."""
-    found: list[tuple[Group, int, Pool]] = []
-    for (model, site, _, gpus), count in question.by_hand.items():
-        if model not in models:
-            continue
-        tp = next((size for size in GPUS_PER_STAGE if size >= gpus), GPUS_PER_STAGE[-1])
-        # Numbered, for whoever runs an engine says what its hardware is called.
-        name = f"{_BY_HAND}/{len(found)}"
-        pool = Pool(name=name, gpu=name, nodes=count, gpus_per_node=tp, site=site, usd_h=0.0)
-        found.append((Group(model, name, tp), count, pool))
-    return found
-
-
-def _is_by_hand(group: Group) -> bool:
-    return _is_of_others(group.pool)
-
-
-def _is_of_others(pool: str) -> bool:
-    return pool.startswith(f"{_BY_HAND}/")

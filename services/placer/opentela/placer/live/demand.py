@@ -34,6 +34,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         in_cv: Standard deviation of prompts' lengths over their mean; out_cv of answers'.
         cv: Burstiness: variation of the gaps between arrivals; 1 is Poisson.
         prefix_hit: Share of prompt tokens that a cache held.
+        waits_s: For how long whoever asked was turned away; 0 once anybody is answered.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     out_cv: float = 1.0
     cv: float = 1.0
     prefix_hit: float = 0.0
+    waits_s: float = 0.0
 
 
 class _Step:
@@ -62,9 +64,7 @@ class _Step:
         """How many were answered, and one more if any were turned away: those are repeated."""
         return self.answered + min(self.refused, 1)
 
-    def add(self, record: UsageRecord) -> None:
-        # What an engine says is not there, as a path, was asked of one that serves.
-        is_refused = record.status in _TURNED_AWAY and not record.session
+    def add(self, record: UsageRecord, *, is_refused: bool) -> None:
         self.answered += not is_refused
         self.refused += is_refused
         if _is_sized(record):
@@ -111,6 +111,7 @@ class Demands:
         self._began_at = now
         self._asked_at: dict[str, float] = {}
         self._base: dict[str, _Memory] = {}
+        self._refused_since: dict[str, float] = {}
 
     def add(self, now: float, records: Iterable[UsageRecord]) -> None:
         """Take note of requests that have ended."""
@@ -124,7 +125,13 @@ class Demands:
             if not steps or steps[-1][0] != number:
                 steps.append((number, _Step()))
             counted = steps[-1][1].counted
-            steps[-1][1].add(record)
+            # What an engine says is not there, as a path, was asked of one that serves.
+            is_refused = record.status in _TURNED_AWAY and not record.session
+            steps[-1][1].add(record, is_refused=is_refused)
+            if is_refused:
+                self._refused_since.setdefault(model, now)
+            else:
+                self._refused_since.pop(model, None)
             if self._config.base_s and steps[-1][1].counted > counted:
                 base = self._base.setdefault(model, _Memory(now))
                 base.add(now, self._config.base_s)
@@ -134,6 +141,8 @@ class Demands:
         steps = dict(self._within(now, model))
         base = self._long(now, model)
         if not steps:
+            # Whoever waited has given up; who asks next waits anew.
+            self._refused_since.pop(model, None)
             return Asked(model=model, expected_rps=base / 2)
         # One that has listened for a short while only divides by that, but not by nothing.
         listened_s = max(now - self._began_at, self._step_s)
@@ -158,6 +167,7 @@ class Demands:
                 refused_rps=refused,
                 expected_rps=(present + base) / 2 if self._config.base_s else rate,
                 cv=self._cv(now, steps),
+                waits_s=now - self._refused_since.get(model, now),
             ),
             list(steps.values()),
         )

@@ -98,6 +98,7 @@ class Life:
         absent_at: Since when its agent tells of it no more; infinity while it does.
         is_aside: Whether it was started so that another of its kind can give up its place.
         has_failed: Whether it is given up.
+        is_turn: Whether it was started for one who had waited for long.
     """
 
     def __init__(self, start: Start, agent: Agent, *, began_at: float, now: float) -> None:
@@ -113,7 +114,7 @@ class Life:
         self.why = ""
         self.was_told_serving = False
         self.absent_at = math.inf
-        self.is_aside = self.has_failed = False
+        self.is_aside = self.has_failed = self.is_turn = False
 
     @property
     def model(self) -> str:

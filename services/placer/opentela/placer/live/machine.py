@@ -228,7 +228,7 @@ class PlacerMachine:
         self._epoch += 1
         self._number += 1
         self._is_planning = False
-        self.mover.target = None
+        self.mover.forget_plan()
         self.fleet.lives.clear()
         for agent in self.fleet.agents.values():
             agent.holding, agent.heard_at, agent.looked_at = None, -math.inf, -math.inf
@@ -289,7 +289,7 @@ class PlacerMachine:
         self._is_planning = False
         self.decided = decided
         if not self._config.dry_run:
-            self.mover.target = decided.target
+            self.mover.follow(decided.target, decided.yields, decided.turns)
         kind: Kind = "PLANNED" if decided.is_change else "HELD"
         self._decision = self._audit(
             kind,

@@ -59,6 +59,9 @@ class Mover:
     Attributes:
         target: What shall run; None before it was decided.
         stopped: When replicas of a group were last stopped.
+        yields: Models whose last replica may be stopped before another serves.
+        turns: Models whose replicas are started for their turn, which may be short.
+        owed: Those of the former that were stopped to run elsewhere, and do not yet.
         shut: Groups that cannot be started.
         blame: What failed where.
     """
@@ -66,13 +69,30 @@ class Mover:
     def __init__(self, config: PlacerConfig, fleet: Fleet, new_id: Callable[[], str]) -> None:
         self._config = config.moves
         self._cool_down_s = config.plan.cool_down_s
+        self._turn_s = config.plan.turn_s
         self._models: Mapping[str, ModelConfig] = {model.name: model for model in config.models}
         self._fleet = fleet
         self._new_id = new_id
         self.blame = Blame(config.moves.backoff_s, config.moves.backoff_max_s)
         self.target: dict[Group, int] | None = None
+        self.yields: frozenset[str] = frozenset()
+        self.turns: frozenset[str] = frozenset()
+        self.owed: dict[str, None] = {}
         self.stopped: dict[Group, float] = {}
         self.shut: dict[Group, Shut] = {}
+
+    def follow(
+        self, target: Mapping[Group, int], yields: Collection[str], turns: Collection[str]
+    ) -> None:
+        """Bring about *target* from now on."""
+        self.target = dict(target)
+        self.yields, self.turns = frozenset(yields), frozenset(turns)
+
+    def forget_plan(self) -> None:
+        """Bring about nothing until there is another plan."""
+        self.target = None
+        self.yields = self.turns = frozenset()
+        self.owed.clear()
 
     # What is seen
 
@@ -123,7 +143,7 @@ class Mover:
 
     def locked(self, now: float, life: Life) -> bool:
         """Return whether *life* is too young to be stopped."""
-        return now - life.began_at < self._cool_down_s
+        return now - life.began_at < (self._turn_s if life.is_turn else self._cool_down_s)
 
     def is_place(self, now: float, wall: float, agent: Agent) -> bool:
         """Return whether something may be started at *agent*."""
@@ -237,7 +257,7 @@ class Mover:
         under_way = sum(not life.is_serving for lives in running.values() for life in lives)
         places = self._places(now, wall)
         self._reopen(places)
-        surplus = Surplus(spare, demanded, self.target)
+        surplus = Surplus(spare, {*demanded} - self.yields, self.target)
         steps: list[Step] = []
         # Large ones first: small ones would take the room of a whole agent from them.
         for group in sorted(missing, key=lambda one: (-one.gpus, one)):
@@ -257,7 +277,7 @@ class Mover:
                     reason = f"its GPUs are for {group.model}"
                     steps += self._stop(now, victim, term, reason)
         if not missing:
-            steps += self._trim(now, term, spare, demanded)
+            steps += self._trim(now, term, spare, surplus.demanded)
         return steps
 
     def _places(self, now: float, wall: float) -> Places:
@@ -352,7 +372,7 @@ class Mover:
             context_max=model.context_max,
         )
         life = Life(start, agent, began_at=now, now=now)
-        life.sent_at, life.is_aside = now, is_aside
+        life.sent_at, life.is_aside, life.is_turn = now, is_aside, model.name in self.turns
         self._fleet.lives[start.command] = life
         return [Say("START", life, reason), Send(agent, start)]
 
@@ -363,6 +383,8 @@ class Mover:
         if not fails:
             self.stopped[self._fleet.group(life)] = now
         life.stop, life.why, life.sent_at = self._new_id(), reason, now
+        if life.model in self.yields and any(g.model == life.model for g in self.target or ()):
+            self.owed[life.model] = None
         stop = Stop(command=life.stop, term=term, start=life.start.command, reason=reason)
         return [Say("STOP", life, reason), Send(agent, stop)]
 

@@ -60,6 +60,7 @@ class Survey:
             shut=tuple(sorted(self._mover.shut)),
             stopped=tuple(sorted(self._mover.stopped)),
             idle=self._idle(now) if learnt else (),
+            owed=self._owed(now, running),
         )
 
     def running(self, now: float, wall: float) -> dict[Group, int]:
@@ -84,6 +85,14 @@ class Survey:
             return kept | {life.model for life in self._fleet.lives.values()}
         models = (model.name for model in self._config.models)
         return kept | {model for model in models if self._demands.is_asked(now, model)}
+
+    def _owed(self, now: float, running: dict[Group, int]) -> tuple[str, ...]:
+        """Return who was stopped to run elsewhere and does not yet, as long as anybody asks."""
+        owed = self._mover.owed
+        back = {group.model for group in running}
+        for model in [m for m in owed if m in back or not self._demands.is_asked(now, m)]:
+            del owed[model]
+        return tuple(owed)
 
     def _idle(self, now: float) -> tuple[str, ...]:
         idle_s = self._config.plan.idle_s
