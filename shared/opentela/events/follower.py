@@ -8,6 +8,9 @@
 Listening begins before the first question, and what is heard meanwhile waits behind what is
 stored. While following, the stream is asked again every `CHECK_S`: it fills in what was lost on the
 way. Whatever comes twice is known by its id.
+
+Each question begins with the last event that was read. If that is not there again and again, or
+another one in its place, the stream was lost and made anew: it is read from its beginning.
 """
 
 from collections import OrderedDict, deque
@@ -71,6 +74,12 @@ class Tick(NamedTuple):
 
 Event: TypeAlias = Heard | Answered | MeshBack | Tick
 
+_BEGINNING: Final = Stored(0, b"")
+"""Stands for the last event that was read when none was: all that is stored is news."""
+_MISSED_MAX: Final = 2
+"""Looks in a row that do not find the last event that was read, until the stream counts as another
+one: where several servers keep it, one may lag behind for a moment."""
+
 
 class Ask(NamedTuple):
     """Put *question* to the stream; tell each part of its answer as `Answered` with *number*."""
@@ -118,8 +127,10 @@ class Follower:
         self._since = since
         self._wanted = wanted or Wanted()
         self._phase = _Phase.REPLAYING
-        self._after: int | None = None
+        self._last: Stored | None = None
+        self._missed = 0
         self._number = 0
+        self._first = 0  # the first question to the stream that is there now
         self._deadline = 0.0
         self._is_waiting = False
         self._has_said = False
@@ -136,7 +147,8 @@ class Follower:
             case Heard(payload=payload):
                 return self._on_heard(payload)
             case Answered(number=number, answer=answer):
-                return self._on_answer(now, number, answer)
+                is_of_this_stream = number >= self._first
+                return self._on_answer(now, number, answer) if is_of_this_stream else []
             case MeshBack():
                 if self._phase is _Phase.FOLLOWING:
                     self._phase = _Phase.REPLAYING
@@ -155,12 +167,12 @@ class Follower:
         return actions + self._ask(now)
 
     def _ask(self, now: float) -> list[Action]:
-        """Ask for what is behind the last stored event that was read."""
+        """Ask for the last stored event that was read, and for what is behind it."""
         self._number += 1
         self._is_waiting = True
         self._deadline = now + ANSWER_S
-        if self._after is not None:
-            question = history.ask_after(self._after)
+        if self._last is not None:
+            question = history.ask_from(max(1, self._last.sequence))
         else:
             question = history.ask_since(self._since) if self._since else history.ask_last()
         return [Ask(self._number, question)]
@@ -181,22 +193,28 @@ class Follower:
             return []  # of a question that was given up
         if isinstance(answer, BatchEnd) and answer.pending:
             return self._ask(now)
+        is_missed = isinstance(answer, Nothing) and self._last not in {None, _BEGINNING}
+        self._missed = self._missed + 1 if is_missed else 0
+        if self._missed == _MISSED_MAX:
+            return self._ask_anew(now)
         self._is_waiting = False
         self._deadline = now + CHECK_S
         if isinstance(answer, NoHistory):
             self._phase = _Phase.LIVE
             return self._caught_up(answer.why)
-        if isinstance(answer, Nothing) and self._after is None and not self._since:
+        if isinstance(answer, Nothing) and self._last is None and not self._since:
             # The stream is empty: all that it will hold is news.
-            self._after = 0
+            self._last = _BEGINNING
         self._phase = _Phase.FOLLOWING
         return self._caught_up("")
 
     def _on_stored(self, now: float, stored: Stored) -> list[Action]:
-        is_start = self._after is None and not self._since
-        if self._after is not None and stored.sequence <= self._after:
-            return []
-        self._after = stored.sequence
+        is_start = self._last is None and not self._since
+        last = self._last
+        if last is not None and stored.sequence <= last.sequence:
+            is_other = stored.sequence == last.sequence and stored.payload != last.payload
+            return self._ask_anew(now) if is_other else []
+        self._last = stored
         self._deadline = now + ANSWER_S
         if is_start:
             # Where to begin: the event itself happened before we were asked, or is held already.
@@ -205,6 +223,13 @@ class Follower:
             return []
         event = _read(stored.payload)
         return [event] if isinstance(event, Garbled) else self._told(event)
+
+    def _ask_anew(self, now: float) -> list[Action]:
+        """Ask for all that there is: it is not the stream that was read before."""
+        self._last = _BEGINNING
+        asked = self._ask(now)
+        self._first = self._number
+        return asked
 
     def _caught_up(self, why: str) -> list[Action]:
         actions: list[Action] = []

@@ -124,9 +124,9 @@ def ask_since(at: str) -> bytes:
     return _ask({"start_time": at})
 
 
-def ask_after(sequence: int) -> bytes:
-    """Return the question for events behind *sequence*."""
-    return _ask({"seq": sequence + 1})
+def ask_from(sequence: int) -> bytes:
+    """Return the question for events from number *sequence* on."""
+    return _ask({"seq": sequence})
 
 
 def _ask(start: dict[str, str | int]) -> bytes:

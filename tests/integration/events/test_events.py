@@ -1,6 +1,7 @@
 """Lifecycle events as a program reads them, on a real mesh that keeps them."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -9,13 +10,16 @@ from datetime import timedelta
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.integration.mesh.proxy import Proxy
 from tests.integration.registry.field import QUICK, Field, new_owner
 
 from opentela import events
 from opentela.core.errors import MeshUnavailableError
 from opentela.core.record import Lifecycle
-from opentela.events import LifecycleEvent
+from opentela.events import LifecycleEvent, follower
+from opentela.mesh.layout import JETSTREAM_DIR
 from opentela.mesh.nats_bus import NatsBus
+from opentela.registry import history as registry_history
 from opentela.registry.config import EventsConfig
 from opentela.testing.mesh import HUB, TestMesh, TestRole, until
 from opentela.wire import history, subjects
@@ -112,6 +116,57 @@ async def test_the_past_goes_on_as_the_present(kept: Field) -> None:
             await asyncio.wait([listening])
     assert len(heard) == len(set(heard))
     await has_kept(kept, expected)
+
+
+async def test_a_hub_that_lost_its_stream_is_followed_into_the_new_one(
+    kept: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers begin anew: what a reader missed is found there, and nothing is told twice."""
+    monkeypatch.setattr(follower, "CHECK_S", 0.3)
+    monkeypatch.setattr(registry_history, "LOOK_S", 0.3)
+    heard: list[str] = []
+    async with kept.registry() as registry:
+        await until(lambda: registry.status()["events_kept"] == "yes")
+        before = await live(kept, 5)
+        await has_kept(kept, before)
+        async with Proxy.open(kept.mesh.server().port("client")) as link:
+            access = msgspec.structs.replace(
+                kept.mesh.access(role="tool"), servers=(f"nats://127.0.0.1:{link.port}",)
+            )
+
+            async def listen() -> None:
+                async with aclosing(events.subscribe(access, since=HOUR)) as stream:
+                    async for event in stream:
+                        heard.append(event.id)  # noqa: PERF401  seen as it grows
+
+            listening = asyncio.create_task(listen())
+            try:
+                await until(lambda: heard == before)
+                link.freeze()
+                await kept.mesh.server().kill()
+                shutil.rmtree(kept.mesh.layout.root / JETSTREAM_DIR)
+                await kept.mesh.start_again(HUB)
+                await until(lambda: kept.ready["registry1"][0])
+                await has_made_anew(kept)
+                missed = await live(kept, 2)
+                await has_kept(kept, missed)
+                link.thaw()
+                await until(lambda: set(heard) >= set(missed))
+            finally:
+                listening.cancel()
+                await asyncio.wait([listening])
+    assert heard == before + missed
+
+
+async def has_made_anew(field: Field) -> None:
+    """Return once the hub keeps events again."""
+
+    async def is_made() -> bool:
+        notices: list[str] = []
+        await read(field, on_notice=notices.append)
+        return not notices
+
+    await until(is_made)
 
 
 async def test_what_is_kept_follows_the_configuration(kept: Field) -> None:

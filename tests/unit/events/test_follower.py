@@ -66,6 +66,14 @@ class Reading:
         if end is not None:
             self.step(now, Answered(self.number, end))
 
+    def remade(self, now: float, stream: dict[int, int], *, is_whole: bool = True) -> None:
+        """Answer with the events of another stream, by the numbers that they have there."""
+        number = self.number
+        for sequence, told in stream.items():
+            self.step(now, Answered(number, Stored(sequence, payload(told))))
+        if is_whole:
+            self.step(now, Answered(number, BatchEnd(0)))
+
 
 def test_stored_events_come_before_those_that_were_heard_meanwhile() -> None:
     """In the order in which they happened, each once."""
@@ -88,7 +96,7 @@ def test_it_reads_on_until_there_is_no_more() -> None:
     reading = Reading(since=SINCE)
     reading.step(0.0, Tick())
     reading.stored(0.1, 1, 2, end=BatchEnd(2))
-    assert reading.asked[1:] == [history.ask_after(2)]
+    assert reading.asked[1:] == [history.ask_from(2)]
     assert reading.caught_up == []
     reading.stored(0.2, 5, 8, end=BatchEnd(0))
     assert reading.told == ["1", "2", "5", "8"]
@@ -103,7 +111,7 @@ def test_without_a_past_it_begins_with_what_comes() -> None:
     reading.stored(0.1, 7)
     assert reading.follower.next_deadline() == 0.1
     reading.step(0.1, Tick())
-    assert reading.asked[1:] == [history.ask_after(7)]
+    assert reading.asked[1:] == [history.ask_from(7)]
     reading.stored(0.2, end=Nothing())
     reading.step(0.3, Heard(payload(8)))
     assert (reading.told, reading.caught_up) == (["8"], [""])
@@ -115,7 +123,7 @@ def test_an_empty_stream_is_read_from_its_first_event_on() -> None:
     reading.step(0.0, Tick())
     reading.stored(0.1, end=Nothing())
     reading.step(0.1 + CHECK_S, Tick())
-    assert reading.asked[1:] == [history.ask_after(0)]
+    assert reading.asked[1:] == [history.ask_from(1)]
     reading.stored(CHECK_S + 1, 1, end=BatchEnd(0))
     assert reading.told == ["1"]
 
@@ -131,11 +139,54 @@ def test_what_was_lost_on_the_way_is_found_in_the_stream() -> None:
     reading.stored(11.0, 2, 3, end=BatchEnd(0))
     assert reading.told == ["1", "2", "3"]
     reading.step(12.0, f.MeshBack())
-    assert reading.asked[-1] == history.ask_after(3)
+    assert reading.asked[-1] == history.ask_from(3)
     reading.step(12.1, Heard(payload(6)))
     reading.stored(12.2, 4, 5, end=BatchEnd(0))
     assert reading.told == ["1", "2", "3", "4", "5", "6"]
     assert reading.caught_up == [""]
+
+
+def test_a_stream_that_was_lost_and_made_anew_is_read_from_its_beginning() -> None:
+    """It counts from 1 again; what was heard of it meanwhile is not told twice."""
+    reading = Reading(since=SINCE)
+    reading.step(0.0, Tick())
+    reading.stored(0.1, 1, 2, 3, end=BatchEnd(0))
+    reading.step(1.0, Heard(payload(11)))
+    for now in (11.0, 22.0):
+        reading.step(now, Tick())
+        assert reading.asked[-1] == history.ask_from(3)
+        reading.stored(now, end=Nothing())
+    assert reading.asked[-1] == history.ask_from(1)
+    reading.remade(22.1, {1: 11, 2: 12})
+    assert reading.told == ["1", "2", "3", "11", "12"]
+    reading.step(33.0, Tick())
+    assert reading.asked[-1] == history.ask_from(2)
+
+
+def test_a_stream_that_was_made_anew_and_has_grown_is_noticed() -> None:
+    """Another event stands where the last one was that was read."""
+    reading = Reading(since=SINCE)
+    reading.step(0.0, Tick())
+    reading.stored(0.1, 1, 2, end=BatchEnd(0))
+    reading.step(1.0, f.MeshBack())
+    reading.remade(1.1, {2: 12, 3: 13}, is_whole=False)
+    assert reading.asked[-1] == history.ask_from(1)
+    reading.remade(1.2, {1: 11, 2: 12, 3: 13})
+    assert reading.told == ["1", "2", "11", "12", "13"]
+    assert reading.caught_up == [""]
+
+
+def test_a_server_that_lags_behind_is_not_taken_for_a_new_stream() -> None:
+    """It would be a month to read again."""
+    reading = Reading(since=SINCE)
+    reading.step(0.0, Tick())
+    reading.stored(0.1, 1, 2, end=BatchEnd(0))
+    for now in (11.0, 33.0):
+        reading.step(now, Tick())
+        reading.stored(now, end=Nothing())
+        reading.step(now + CHECK_S, Tick())
+        reading.stored(now + CHECK_S, 2, end=BatchEnd(0))
+    assert history.ask_from(1) not in reading.asked
 
 
 def test_an_answer_that_stops_is_asked_for_again() -> None:
@@ -144,7 +195,7 @@ def test_an_answer_that_stops_is_asked_for_again() -> None:
     reading.step(0.0, Tick())
     reading.stored(1.0, 1)
     reading.step(1.0 + ANSWER_S, Tick())
-    assert reading.asked[1:] == [history.ask_after(1)]
+    assert reading.asked[1:] == [history.ask_from(1)]
     reading.step(6.5, Answered(1, BatchEnd(7)))
     reading.step(6.5, Answered(1, Stored(1, payload(1))))
     assert len(reading.asked) == 2
@@ -215,7 +266,7 @@ def test_the_memory_of_repetitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 @given(
     heard=st.lists(st.booleans(), min_size=12, max_size=12),
-    batches=st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    batches=st.lists(st.integers(2, 5), min_size=1, max_size=12),
     at=st.integers(0, 11),
 )
 def test_any_interleaving_tells_every_event_once(

@@ -23,14 +23,14 @@ def test_events_are_kept_for_thirty_days() -> None:
 
 
 def test_questions() -> None:
-    """The latest one; those since a time; those behind one that was read."""
+    """The latest one; those since a time; those from a number on."""
     assert json.loads(history.ask_last()) == {"last_by_subj": subjects.ALL_EVENTS}
     rest = {"next_by_subj": subjects.ALL_EVENTS, "batch": history.BATCH}
     assert json.loads(history.ask_since("2027-01-15T08:00:00Z")) == {
         "start_time": "2027-01-15T08:00:00Z",
         **rest,
     }
-    assert json.loads(history.ask_after(6)) == {"seq": 7, **rest}
+    assert json.loads(history.ask_from(7)) == {"seq": 7, **rest}
 
 
 def test_answers() -> None:

@@ -13,10 +13,8 @@ log: Final = get_logger()
 
 ANSWER_TIMEOUT_S: Final = 5.0
 """For the hub to make a stream, which it does on disk."""
-RETRY_S: Final = 60.0
-"""Until it is tried again: the hub may be away, or get JetStream later."""
-LOOK_S: Final = 300.0
-"""Until it is made anew if a hub was set up again, for 3 B/s."""
+LOOK_S: Final = 30.0
+"""Until it is tried again, or made anew if a hub was set up again, for 40 B/s."""
 
 
 class HistoryKeeper:
@@ -43,7 +41,7 @@ class HistoryKeeper:
                     log.warning("event_history_unavailable", reason=why_not)
                 else:
                     log.info("event_history_kept", stream=subjects.HISTORY)
-            await asyncio.sleep(RETRY_S if why_not else LOOK_S)
+            await asyncio.sleep(LOOK_S)
 
     async def _made(self) -> str:
         """Return why there is no such stream; nothing if there is."""
