@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol, cast
 import httptools
 
 from opentela.core.errors import WireError
+from opentela.core.familiar import Familiar
 from opentela.engine import head as engine_head
 from opentela.wire.frames import FailKind, Headers, Open
 
@@ -67,6 +68,7 @@ class EngineConnection(asyncio.Protocol):
         self._untold = 0
         self._is_paused = False
         self._is_held = False
+        self._known: tuple[Familiar, AnswerHead] | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -151,7 +153,10 @@ class EngineConnection(asyncio.Protocol):
         if exchange is None:
             self.abort()
             return
-        self._has_read = True
+        if not self._has_read and self._known is not None and self._is_again(data, *self._known):
+            self._deliver(exchange)
+            return
+        is_first, self._has_read = not self._has_read, True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -160,7 +165,37 @@ class EngineConnection(asyncio.Protocol):
                 self._break(FailKind.ENGINE_PROTOCOL, f"the engine's answer is no HTTP: {cause}")
                 return
             self._keeps_alive = False
+        if is_first and self._has_ended and self._keeps_alive:
+            self._known = self._familiar(data)
         self._deliver(exchange)
+
+    def _is_again(self, data: bytes, familiar: Familiar, head: AnswerHead) -> bool:
+        """Take a whole answer whose *head* came before; False changes nothing."""
+        digits = familiar.length_in(data)
+        body_at = familiar.bytes_but_length + len(digits)
+        if not digits or len(data) - body_at != int(digits):
+            return False
+        assert self._exchange is not None
+        if self._exchange.request.method == "HEAD":
+            return False
+        self._has_read = self._has_ended = self._keeps_alive = True
+        self._head = head
+        self._parts.append(data[body_at:])
+        return True
+
+    def _familiar(self, data: bytes) -> tuple[Familiar, AnswerHead] | None:
+        """Return how the head of the whole answer in *data* is known, if its next body has a length.
+
+        The parser has read it: an answer whose body ends elsewhere than its length says is none.
+        """
+        head, body_bytes = self._head, sum(map(len, self._parts))
+        if head is None or head.status in _NO_BODY:
+            return None
+        body_at = len(data) - body_bytes
+        familiar = Familiar.of(data[:body_at]) if data[:body_at].endswith(b"\r\n\r\n") else None
+        if familiar is None or familiar.length_in(data) != b"%d" % body_bytes:
+            return None
+        return familiar, head
 
     def pause_writing(self) -> None:
         """Note that the engine takes the body more slowly than it comes."""

@@ -49,22 +49,22 @@ def request_head(request: Open, *, host: str, api_key: str = "") -> bytes:
     Raises:
         WireError: It holds what HTTP cannot carry, such as a line end in a field.
     """
-    method, path = request.method, request.path
-    if not method or not path.startswith("/") or not _TOKEN_BREAKERS.isdisjoint(method + path):
-        raise WireError("a method or path that HTTP cannot carry")
     if is_chunked(request):
-        framing = "transfer-encoding: chunked"
+        framing = b"transfer-encoding: chunked\r\n"
     else:
         length = request.length if request.more else len(request.body)
-        needed = length or method not in _BODILESS
-        framing = f"content-length: {length}" if needed else ""
-    lines = [f"{method} {path} HTTP/1.1"]
-    if framing:
-        lines.append(framing)
-    if request.trace:
-        lines.append(f"traceparent: {request.trace}")
-    fields = _fields_and_last(request.headers, host, api_key)
-    return b"".join((_encoded(lines), *fields, b"\r\n"))
+        needed = length or request.method not in _BODILESS
+        framing = b"content-length: %d\r\n" % length if needed else b""
+    trace = _encoded([f"traceparent: {request.trace}"]) if request.trace else b""
+    headers, last = request.headers, b""
+    if headers and headers[-1][0] == _REQUEST_ID:
+        fields, named = _request_fields(headers[:-1], host, api_key)
+        if _REQUEST_ID not in named:
+            last = _id_field(headers[-1][1])
+    else:
+        fields, _ = _request_fields(headers, host, api_key)
+    line = _request_line(request.method, request.path)
+    return b"%b%b%b%b%b\r\n" % (line, framing, trace, fields, last)
 
 
 def is_chunked(request: Open) -> bool:
@@ -114,31 +114,36 @@ def _answer_name(name: bytes) -> tuple[str, bool]:
     return lowered, lowered not in _DROPPED_FROM_ANSWERS
 
 
-def _fields_and_last(headers: Headers, host: str, api_key: str) -> tuple[bytes, ...]:
-    """Return the bytes of *headers*; those of all but the request's id are remembered."""
-    if not headers or headers[-1][0] != _REQUEST_ID:
-        return (_request_fields(headers, host, api_key),)
-    *others, (name, value) = headers
-    if any(one.lower() == "connection" for one, _ in others):
-        return (_request_fields(headers, host, api_key),)
-    return _request_fields(tuple(others), host, api_key), _encoded([f"{name}: {value}"])
+@lru_cache(maxsize=FIELDS_CACHED_MAX)
+def _request_line(method: str, path: str) -> bytes:
+    if not method or not path.startswith("/") or not _TOKEN_BREAKERS.isdisjoint(method + path):
+        raise WireError("a method or path that HTTP cannot carry")
+    return _encoded([f"{method} {path} HTTP/1.1"])
 
 
-def _dropped(headers: Iterable[tuple[str, str]], always: frozenset[str]) -> frozenset[str]:
-    named = [value for name, value in headers if name.lower() == "connection"]
-    if not named:
-        return always
-    return always | {option.strip().lower() for value in named for option in value.split(",")}
+def _id_field(value: str) -> bytes:
+    if value.isascii() and value.isprintable():  # as nearly every one
+        return b"x-request-id: %b\r\n" % value.encode()
+    return _encoded([f"{_REQUEST_ID}: {value}"])
+
+
+def _named(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return which fields `Connection` keeps to one connection."""
+    values = [value for name, value in headers if name.lower() == "connection"]
+    return frozenset(option.strip().lower() for value in values for option in value.split(","))
 
 
 @lru_cache(maxsize=FIELDS_CACHED_MAX)
-def _request_fields(headers: Headers, host: str, api_key: str) -> bytes:
-    dropped = _dropped(headers, _DROPPED_FROM_REQUESTS)
+def _request_fields(headers: Headers, host: str, api_key: str) -> tuple[bytes, frozenset[str]]:
+    """Return the bytes of *headers*, and the names of those that do not pass for `Connection`."""
+    named = _named(headers)
     lines = [f"host: {host}"]
     asks_encoding = False
     for name, value in headers:
         lowered = name.lower()
-        if lowered in dropped or (api_key and lowered == "authorization"):
+        if lowered in _DROPPED_FROM_REQUESTS or lowered in named:
+            continue
+        if api_key and lowered == "authorization":
             continue
         asks_encoding = asks_encoding or lowered == "accept-encoding"
         lines.append(f"{lowered}: {value}")
@@ -146,7 +151,7 @@ def _request_fields(headers: Headers, host: str, api_key: str) -> bytes:
         lines.append("accept-encoding: identity")
     if api_key:
         lines.append(f"authorization: Bearer {api_key}")
-    return _encoded(lines)
+    return _encoded(lines), named
 
 
 def _encoded(lines: list[str]) -> bytes:

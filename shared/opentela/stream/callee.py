@@ -148,20 +148,36 @@ class Callee:
         handle = self._HANDLERS.get(form)
         return handle(self, now, event) if handle else []
 
-    def _open(self, now: float, frame: Open) -> list[CalleeAction]:
-        self._heard_at = now
-        if self._state is not _State.NEW:
-            return []
+    def starts(self, now: float, frame: Open) -> bool:
+        """Take an Open with the whole request: all that follows is that the engine is asked.
+
+        Nearly every one is. False changes nothing: the frame is for `step`.
+        """
+        if frame.more or self._state is not _State.NEW:
+            return False
+        if len(frame.body) > self._settings.body_bytes_max:
+            return False
+        self._begin(now, frame)
+        return True
+
+    def _begin(self, now: float, frame: Open) -> None:
         self._state = _State.RUNNING
+        self._heard_at = now
         self._opened_at = self._spoke_at = self._body_at = now
         self._deadline_at = now + frame.deadline_s if frame.deadline_s else 0.0
         self._send.granted = frame.credit
         self._more, self._length = frame.more, frame.length
+
+    def _open(self, now: float, frame: Open) -> list[CalleeAction]:
+        if self.starts(now, frame):
+            return [StartEngine(frame)]
+        self._heard_at = now
+        if self._state is not _State.NEW:
+            return []
+        self._begin(now, frame)
         size = len(frame.body)
         if max(size, frame.length) > self._settings.body_bytes_max:
             return self._fail(FailKind.TOO_LARGE, self._too_large(), abort=False)
-        if not frame.more:
-            return [StartEngine(frame)]
         self._window = ReceiveWindow(self._settings.window_bytes, received=size)
         self._acked = True
         return [StartEngine(frame), Credit(self.stream, self._window.granted)]
@@ -203,7 +219,22 @@ class Callee:
         self._spoke_at = self._body_at = now
         return [Credit(self.stream, window.granted)]
 
+    def answers(self, now: float, size: int) -> Timings | None:
+        """Take a whole answer of *size* bytes, of which nothing came before: it leaves as one frame.
+
+        Nearly every short answer is one. Returns what its head tells of times, and the stream has
+        ended; None changes nothing, and the answer is for `step`.
+        """
+        send = self._send
+        if self.ended or size > PART_BYTES or size > send.granted - send.sent:
+            return None
+        self.ended = True
+        head_s = now - self._opened_at
+        return Timings(self._connected_s, head_s, head_s)
+
     def _engine_head(self, now: float, event: EngineHead) -> list[CalleeAction]:
+        if event.ended and (timings := self.answers(now, len(event.data))) is not None:
+            return [Head(self.stream, event.status, event.headers, event.data, timings)]
         self._head_s = now - self._opened_at
         self._spoke_at = now
         self._acked = True
@@ -216,11 +247,7 @@ class Callee:
         if data:
             send.sent += size
             self._data_seq = 1
-        timings = None
-        if event.ended:
-            self.ended = True
-            timings = Timings(self._connected_s, self._head_s, self._head_s)
-        return [Head(self.stream, event.status, event.headers, data, timings)]
+        return [Head(self.stream, event.status, event.headers, data)]
 
     def passes(self, now: float, size: int) -> int:
         """Take a read of *size* bytes of an answer that goes on: it leaves as one frame.

@@ -95,6 +95,13 @@ class Asker:
                 self.connection.data_received(piece)
         return self
 
+    def again(self, method: str = "POST") -> "Asker":
+        """Ask once more, over the same connection."""
+        self.request = Open(1, method, "/", ())
+        self.head, self.body, self.ended, self.reads = None, b"", False, 0
+        self.connection.begin(self, b"request")
+        return self
+
     def close(self, error: Exception | None = None) -> "Asker":
         self.connection.connection_lost(error)
         return self
@@ -132,6 +139,45 @@ def test_an_answer_reads_the_same_from_every_cut(answer: bytes, status: int, bod
         assert (asker.head.status, asker.body) == (status, body)
         assert asker.released == 1
         assert "content-length" not in dict(asker.head.headers)
+
+
+@pytest.mark.parametrize("first", [answer for answer, *_ in WHOLE])
+@pytest.mark.parametrize(("answer", "status", "body"), WHOLE)
+def test_what_was_answered_before_changes_nothing(
+    first: bytes, answer: bytes, status: int, body: bytes
+) -> None:
+    """Also where the next head is the last one again, with this or with another length."""
+    for at in (0, answer.index(b"\r\n\r\n") + 4, len(answer) - 1):
+        pieces = [piece for piece in (answer[:at], answer[at:]) if piece]
+        asker = Asker().answer(first).again().answer(*pieces)
+        asker.again().answer(*pieces)
+        assert asker.ended
+        assert asker.head is not None
+        assert (asker.head.status, asker.body, asker.released) == (status, body, 3)
+
+
+KNOWN = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-A: 1\r\n\r\n%b"
+
+
+def test_a_head_that_comes_again_is_known_with_another_length() -> None:
+    """Only what stands there is taken: a half answer waits, and what is too much is none."""
+    asker = Asker().answer(KNOWN % (2, b"ab")).again().answer(KNOWN % (3, b"cde"))
+    assert (asker.reads, asker.body, asker.released) == (1, b"cde", 2)
+    asker.again().answer(KNOWN % (3, b"fg"))
+    assert not asker.ended
+    asker.answer(b"h")
+    assert (asker.ended, asker.body) == (True, b"fgh")
+    asker.again().answer(KNOWN % (3, b"ijkl"))
+    assert asker.body == b"ijk"
+    assert asker.transport.calls == ["close"]
+
+
+def test_an_answer_to_head_is_none_that_is_known() -> None:
+    """Its length is that of a body which does not come."""
+    for body in (b"", b"stray"):
+        asker = Asker().answer(KNOWN % (2, b"ab")).again("HEAD").answer(KNOWN % (5, body))
+        assert (asker.ended, asker.body) == (True, b"")
+        assert asker.transport.calls == ["close"]
 
 
 def test_one_read_is_one_callback() -> None:

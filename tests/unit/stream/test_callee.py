@@ -80,6 +80,21 @@ def test_an_exchange_in_order() -> None:
     assert callee.step(11.0, OPEN) == []
 
 
+def test_a_whole_request_and_a_whole_answer_are_taken_without_a_step() -> None:
+    """Each once; what they leave behind is what a step would."""
+    callee, stepped = Callee(1, SETTINGS), opened()
+    assert not callee.starts(10.0, LARGE)
+    assert not callee.starts(10.0, Open(1, "POST", "/", (), bytes(10 * PART_BYTES + 1)))
+    assert callee.next_deadline() is None
+    assert callee.starts(10.0, OPEN)
+    assert callee.next_deadline() == stepped.next_deadline()
+    assert not callee.starts(10.1, OPEN)
+    assert callee.answers(10.2, PART_BYTES + 1) is None
+    assert callee.answers(10.25, 3) == Timings(0.0, 0.25, 0.25)
+    assert callee.ended
+    assert callee.answers(10.3, 3) is None
+
+
 def test_a_read_of_an_answer_that_goes_on_passes() -> None:
     """Numbered and counted as by a step."""
     callee = answering()

@@ -11,6 +11,7 @@ head of its last request again, but for the length of the body: then nothing is 
 import re
 from typing import Final, NamedTuple
 
+from opentela.core.familiar import LENGTH_DIGITS_MAX, Familiar
 from opentela.router.large_body import LARGE_FROM
 from opentela.router.paths import Paths
 from opentela.router.reading import Head, Reading
@@ -18,8 +19,7 @@ from opentela.router.reading import Head, Reading
 _HEAD: Final = re.compile(
     rb"POST (/[!-~]*) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)+)\r\n"
 )
-_LENGTH_DIGITS_MAX: Final = 15
-_LENGTH: Final = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS_MAX)
+_LENGTH: Final = re.compile(rb"[0-9]{1,%d}" % LENGTH_DIGITS_MAX)
 _OF_CONNECTION: Final = frozenset(
     {b"expect", b"http2-settings", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )
@@ -38,16 +38,11 @@ class Found(NamedTuple):
     body_at: int
 
 
-class _Known:
-    """A head that was read, cut around the length of its body."""
+class _Known(NamedTuple):
+    """A head that was read, and how it is known again."""
 
-    __slots__ = ("after", "before", "bytes_but_length", "head")
-
-    def __init__(self, before: bytes, after: bytes, head: Head) -> None:
-        self.before = before
-        self.after = after
-        self.bytes_but_length = len(before) + len(after)
-        self.head = head
+    head: Head
+    familiar: Familiar
 
 
 class Heads:
@@ -65,7 +60,7 @@ class Heads:
         """Return what `read_head` would."""
         known, digits = self._known, self._length_again(data)
         if known is not None and digits:
-            body_at = known.bytes_but_length + len(digits)
+            body_at = known.familiar.bytes_but_length + len(digits)
             return Found(Reading(known.head, int(digits)), body_at)
         found = read_head(
             data,
@@ -74,7 +69,8 @@ class Heads:
             body_bytes_max=self._body_bytes_max,
         )
         if found is not None:
-            self._known = _known(data, found)
+            familiar = Familiar.of(data[: found.body_at])
+            self._known = _Known(found.reading.head, familiar) if familiar else None
         return found
 
     def whole(self, data: bytes) -> Reading | None:
@@ -85,36 +81,21 @@ class Heads:
         known, digits = self._known, self._length_again(data)
         if known is None or not digits:
             return None
-        body_at, length = known.bytes_but_length + len(digits), int(digits)
+        body_at, length = known.familiar.bytes_but_length + len(digits), int(digits)
         if len(data) - body_at != length or length > LARGE_FROM:
             return None
-        return Reading(known.head, length).take(data[body_at:])
+        return Reading(known.head, length, data[body_at:])
 
     def _length_again(self, data: bytes) -> bytes:
         """Return the length of the body behind the last head again; nothing behind another one."""
         known = self._known
-        if known is None or not data.startswith(known.before):
+        digits = known.familiar.length_in(data) if known is not None else b""
+        if not digits or known is None:
             return b""
-        start = len(known.before)
-        end = data.find(b"\r", start, start + _LENGTH_DIGITS_MAX + 1)
-        digits = data[start:end]
-        if end < 0 or not digits.isdigit() or not data.startswith(known.after, end):
-            return b""
-        head_bytes = known.bytes_but_length + len(digits)
+        head_bytes = known.familiar.bytes_but_length + len(digits)
         if head_bytes > self._head_bytes_max or int(digits) > self._body_bytes_max:
             return b""
         return digits
-
-
-def _known(data: bytes, found: Found) -> _Known:
-    """Return how a head like this one is known again."""
-    reading, body_at = found
-    # The line of the length is the only one of this name.
-    line_at = data[:body_at].lower().find(b"\r\ncontent-length:")
-    start = line_at + len(b"\r\ncontent-length:")
-    value = data[start : data.index(b"\r", start)]
-    value_at, digits = start + len(value) - len(value.lstrip(_BLANK)), value.strip(_BLANK)
-    return _Known(data[:value_at], data[value_at + len(digits) : body_at], reading.head)
 
 
 def read_head(

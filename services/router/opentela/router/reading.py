@@ -117,17 +117,19 @@ class Reading:
         "size",
     )
 
-    def __init__(self, head: Head | None = None, length: int = 0) -> None:
-        """Begin to read a request, or the body of one whose *head* is known."""
+    def __init__(
+        self, head: Head | None = None, length: int = 0, body: bytes | None = None
+    ) -> None:
+        """Begin to read a request, or the body of one whose *head* is known, or take it all."""
         self.head = head or Head()
         self.has_head = head is not None
         self.head_bytes = 0
         self.length = length
-        self.missing: int | None = None if head is None else length
+        self.missing: int | None = None if head is None else length if body is None else 0
         self.expects = False
         self._parts: list[bytes] | None = None
-        self._body: Text | None = None
-        self.size = 0
+        self._body: Text | None = body
+        self.size = 0 if body is None else length
         self.read_at = 0.0
         self.began_at = 0.0
         self.large: LargeBody | None = None
@@ -155,13 +157,6 @@ class Reading:
             self.large = LargeBody(self.value_of(b"content-type"))
             self.large.feed(b"".join(self._parts))
             self._parts = None
-
-    def take(self, body: bytes) -> "Reading":
-        """Take the whole body, which is not large, at once."""
-        self._body = body
-        self.size = len(body)
-        self.missing = 0
-        return self
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Take a header in, its name in lower case."""

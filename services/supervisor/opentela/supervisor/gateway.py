@@ -319,7 +319,7 @@ class Gateway:
             return
         stream = GatewayStream(self, key, way, Callee(frame.stream, self._settings.stream))
         self._streams[key] = stream
-        stream.step(frame)
+        stream.begin(frame)
         if self._timer is not None:
             self._timer.add(key)
 

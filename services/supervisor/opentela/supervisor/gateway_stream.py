@@ -29,7 +29,7 @@ from opentela.stream.events import (
 )
 from opentela.stream.hearing import ASK_EVERY_S
 from opentela.wire import frames
-from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head
+from opentela.wire.frames import Credit, Data, End, Fail, FailKind, Head, Open
 
 Key: TypeAlias = tuple[str, int]
 """Who asks, and the number of the stream there."""
@@ -135,6 +135,13 @@ class GatewayStream:
         self._tokens_max = 0
         self._began_at = 0.0
 
+    def begin(self, frame: Open) -> None:
+        """Take the Open, which mostly holds the whole request."""
+        if self.callee.starts(time.monotonic(), frame):
+            self._ask(frame)
+        else:
+            self.step(frame)
+
     def step(self, event: CalleeEvent) -> None:
         """Take an event; do what follows from it."""
         for action in self.callee.step(time.monotonic(), event):
@@ -144,10 +151,13 @@ class GatewayStream:
             else:
                 act(self, action)
         if self.callee.ended:
-            if self._length is not None and self._outcome == _ENDED:
-                duration_s = time.monotonic() - self._began_at
-                self._host.curfew.learn(duration_s, self._length, self._tokens_max)
-            self._host.finish(self._key, self._outcome)
+            self._end()
+
+    def _end(self) -> None:
+        if self._length is not None and self._outcome == _ENDED:
+            duration_s = time.monotonic() - self._began_at
+            self._host.curfew.learn(duration_s, self._length, self._tokens_max)
+        self._host.finish(self._key, self._outcome)
 
     def hold(self) -> None:
         """Read the engine's answer no more while the way is congested."""
@@ -175,7 +185,12 @@ class GatewayStream:
         if self._length is not None:
             self._length.read(data)
         if head is not None:
-            self.step(EngineHead(head.status, head.headers, data, ended))
+            timings = self.callee.answers(time.monotonic(), len(data)) if ended else None
+            if timings is None:
+                self.step(EngineHead(head.status, head.headers, data, ended))
+                return
+            self._send(Head(self.callee.stream, head.status, head.headers, data, timings))
+            self._end()
         elif not data:
             self.step(ENGINE_END)
         elif ended or (seq := self.callee.passes(time.monotonic(), len(data))) < 0:
@@ -206,11 +221,14 @@ class GatewayStream:
             self.step(CarrierLost())
 
     def _start(self, action: StartEngine) -> None:
+        self._ask(action.request)
+
+    def _ask(self, request: Open) -> None:
         if self._host.curfew.leave_at:
             self._began_at = time.monotonic()
-            self._tokens_max = tokens_asked(action.request.body)
+            self._tokens_max = tokens_asked(request.body)
         try:
-            self._exchange = self._host.engine.ask(action.request, self)
+            self._exchange = self._host.engine.ask(request, self)
         except WireError as error:
             self.step(EngineFailed(FailKind.REFUSED, str(error)))
             return
