@@ -135,7 +135,7 @@ async def test_a_placer_runs_beside_the_rest_if_asked_for(up: Up, tmp_path: Path
     assert "placer leads" in out
     code, _, err = await up.output("placements", "--url", state.api)
     assert code == 2
-    assert "is no placer's page" in err
+    assert "is not a placer's page" in err
 
 
 async def test_a_service_that_dies_is_started_again_where_it_was(up: Up) -> None:

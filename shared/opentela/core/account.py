@@ -47,20 +47,22 @@ def _stated(statement: Statement, what: str) -> str:
 
 def _consequence(record: SessionRecord, claim: Claim) -> str:
     if claim.lifecycle is Lifecycle.LEFT:
-        return "LEFT, by its owner's word"
+        return "LEFT, as its owner says"
     if record.ending:
         by = _listed(names_of(record.ending))
         if is_final(record.ending):
-            return f"LEFT for good, by the word of {by}"
-        return f"LEFT, by the word of {by} alone: its owner takes it back by claiming again"
+            return f"LEFT for good, as declared by {by}"
+        return f"LEFT, as declared by {by} alone: the owner's next claim reverts it"
     state = lifecycle_of(record).name
     if is_suspected(record):
         return (
-            f"{state} but suspected: no request is sent there until its owner claims more than"
+            f"{state} but suspected: it gets no requests until its owner publishes a claim above"
             f" #{max(one.incarnation for one in record.witnesses)}"
         )
     if record.witnesses and not agree(record.witnesses):
-        return f"{state}: the word of {_registries(len(record.witnesses))} is not enough to suspect"
+        return (
+            f"{state}: {_registries(len(record.witnesses))} cannot reach it, too few to suspect it"
+        )
     return state
 
 

@@ -35,7 +35,7 @@ _ASKING_BELOW: Final = history.BATCH
 _TOKEN_BYTES: Final = 8
 
 OnNotice = Callable[[str], None]
-"""Told once, in words, if nobody keeps events: then there are only those that come."""
+"""Told once, in words, if events are not kept: then there are only those that come."""
 
 
 async def subscribe(

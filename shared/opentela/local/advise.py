@@ -65,7 +65,7 @@ def command(
     access = accesses.read(access_file)
     if access.role != "provider":
         raise CredentialError(
-            f"{access_file} is the access of a {access.role}, not of a provider",
+            f"{access_file} is an access file of a {access.role}, not of a provider",
             remedy="get one with: otela mesh invite",
         )
     named = sessions or tuple(line.strip() for line in sys.stdin if line.strip())

@@ -169,7 +169,7 @@ class Demo:
         began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         asked = [f"Write one sentence about {topic}." for topic in TOPICS]
         count = len(asked) + 1
-        with self._screen.step(f"{count} requests under way, an engine is killed") as step:
+        with self._screen.step(f"{count} requests in progress, an engine is killed") as step:
             async with asyncio.TaskGroup() as group:
                 stream = group.create_task(
                     consumer.listen(QUESTION, lambda _part: None, began.set_result)
@@ -179,7 +179,7 @@ class Demo:
                 spared = await began
                 lost = next(site.name for site in SITES if site.name != spared)
                 self._kill_engine(lost)
-            step.done = f"{count} requests under way, SIGKILL to the engine of {lost}"
+            step.done = f"{count} requests in progress, SIGKILL to the engine of {lost}"
         self._tally([stream.result(), *(one.result() for one in others)])
         return lost
 
@@ -188,7 +188,7 @@ class Demo:
         found = leftovers.below(leftovers.marked(MARK, self._mark), supervisor)
         engines = [one for one in found if "llama_engine" in one.command]
         if not engines:
-            raise UnavailableError(f"the engine of {site} is not to be found")
+            raise UnavailableError(f"the engine of {site} cannot be found")
         os.kill(engines[-1].pid, signal.SIGKILL)
 
     def _tally(self, answers: list[Answer]) -> None:
@@ -199,7 +199,7 @@ class Demo:
         again = sum(answer.attempts > 1 for answer in answers)
         self._screen.say(
             f"✓ {len(answers)} asked, {len(answers)} answered, no error: {counts}; "
-            f"{again} at a further attempt",
+            f"{again} after a retry",
             style="green",
         )
 
@@ -250,7 +250,7 @@ async def demo(life: Lifecycle, screen: Screen, clock: Clock, *, keep: bool) -> 
                 LocalMesh.open(Home(folder), api="127.0.0.1:0", clock=clock)
             )
         await look.until_stopped(life, Demo(mesh, screen, clock, mark).run(keep=keep))
-        screen.title("The end")
+        screen.title("Shutdown")
         with screen.step("everything stops"):
             await stack.aclose()
     _verify(screen, mark)

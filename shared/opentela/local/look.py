@@ -224,7 +224,7 @@ async def events(
         unkept = why
         if not follow:
             return
-        sys.stderr.write(f"otela events: nobody keeps events: {why}; only new ones are shown\n")
+        sys.stderr.write(f"otela events: events are not kept: {why}; only new ones are shown\n")
 
     stream = subscribe(
         path, since=since, wanted=wanted, follow=follow, name="otela events", on_notice=on_notice
@@ -233,7 +233,7 @@ async def events(
         tell(event)
     if unkept and not follow:
         raise UnavailableError(
-            f"nobody keeps events: {unkept}",
-            remedy="with -f new ones are shown; for those of the past, the operator may say "
-            "otela mesh upgrade and start the hub again",
+            f"events are not kept: {unkept}",
+            remedy="-f shows new ones; for past ones, the operator can run "
+            "otela mesh upgrade and restart the hub",
         )

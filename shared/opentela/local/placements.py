@@ -126,11 +126,11 @@ async def placements(
             f"{url} does not answer ({type(error).__name__})", remedy="is the placer running?"
         ) from error
     if answer.status == 401:  # noqa: PLR2004 - HTTP's word for it
-        raise UsageError(f"{url} wants a token", remedy="name its file with --token-file")
+        raise UsageError(f"{url} requires a token", remedy="name its file with --token-file")
     try:
         return _DECODER.decode(body)
     except msgspec.DecodeError as error:
-        raise UsageError(f"{url} is no placer's page", remedy="name a placer's") from error
+        raise UsageError(f"{url} is not a placer's page", remedy="name a placer's") from error
 
 
 def show(console: Console, told: Placements, *, explain: bool = False) -> None:

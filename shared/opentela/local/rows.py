@@ -123,7 +123,7 @@ def named(records: Iterable[SessionRecord], end: str) -> SessionRecord:
         return found[0]
     many = "no session" if not found else f"{len(found)} sessions"
     raise ConfigError(
-        f"--explain {end!r}: {many} of the mesh end so",
+        f"--explain {end!r} matches {many}",
         remedy="copy the id from otela sessions --all",
     )
 

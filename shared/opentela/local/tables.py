@@ -67,7 +67,7 @@ def sessions(
 def no_session(access: str = "FILE") -> RenderableType:
     """Return what to do when nothing is offered; *access* is a provider's access file."""
     return _commands(
-        "No model is offered. From where an engine can run:",
+        "No model is offered yet. To offer one, on a machine with an engine:",
         f"otela start --access {access} -- vllm serve Qwen/Qwen3-8B --port {{port}}",
     )
 
@@ -108,7 +108,7 @@ def logs(home: Home) -> RenderableType:
 
 def invitation(state: State) -> RenderableType:
     """Return the lines by which somebody tries the mesh."""
-    return _commands("Ask what it serves:", f"curl {state.api}/models")
+    return _commands("Ask the router what is served:", f"curl {state.api}/models")
 
 
 def event(one: LifecycleEvent) -> Text:

@@ -48,7 +48,7 @@ def role_access(
     if site:
         ids.name(site, field="site")
         if role != "registry":
-            raise ConfigError(f"a {role} has no site", remedy="leave --site away")
+            raise ConfigError(f"a {role} has no site", remedy="omit --site")
     dialled = _dialled(layout, servers)
     is_system = role == "sys"
     allowed = (
@@ -142,8 +142,8 @@ def revoke(
         revoked = [msgspec.structs.replace(one, revoked_at=int(now)) for one in meant]
         if not revoked:
             raise ConfigError(
-                f"{'provider ' if provider else ''}{provider or name} was never let in",
-                remedy="see who was with: otela mesh members",
+                f"{'provider ' if provider else ''}{provider or name} was never admitted",
+                remedy="otela mesh members lists who was",
             )
         by_key = {admission.key: admission for admission in revoked}
         layout.write_admissions(
@@ -170,11 +170,11 @@ def _of_key(layout: MeshLayout, key: str) -> list[Admission]:
     """
     found = [one for one in layout.admissions if one.key.startswith(key.upper())]
     if not found:
-        raise ConfigError(f"nobody of id {key} was let in", remedy="see otela mesh members")
+        raise ConfigError(f"no member has the id {key}", remedy="see otela mesh members")
     if len(found) > 1:
         raise ConfigError(
-            f"id {key} is the beginning of {len(found)}: {', '.join(one.id for one in found)}",
-            remedy="write more of it",
+            f"id {key} matches {len(found)}: {', '.join(one.id for one in found)}",
+            remedy="give more of it",
         )
     (one,) = found
     if one.role != "leaf":

@@ -46,7 +46,7 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
         return 0.0
     if match := _SPAN.fullmatch(value):
         return float(int(match[1]) * _SECONDS[match[2]])
-    raise click.BadParameter(f"{value!r} is no length of time; write 90s, 45m, 12h or 30d")
+    raise click.BadParameter(f"{value!r} is not a length of time; write 90s, 45m, 12h or 30d")
 
 
 _out_option = click.option("--out", type=_FILE, help="File to write. [default: in --dir]")

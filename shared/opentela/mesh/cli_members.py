@@ -36,7 +36,7 @@ _QUIET: Final = LogConfig(level="error", form="text")
 def revoke(*, folder: Path, provider: str, name: str, id_: str, as_json: bool) -> None:
     """Revoke access, at once and everywhere."""
     if sum(map(bool, (provider, name, id_))) != 1:
-        raise click.UsageError("name who: --provider NAME, --name NAME, or --id ID")
+        raise click.UsageError("give one of --provider NAME, --name NAME or --id ID")
     layout = MeshLayout(folder)
     revoked = setup.revoke(layout, provider=provider, name=name, key=id_, now=_CLOCK.wall())
     access = setup.system_access(layout, now=_CLOCK.wall())
@@ -46,7 +46,7 @@ def revoke(*, folder: Path, provider: str, name: str, id_: str, as_json: bool) -
     except MeshUnavailableError as error:
         raise MeshUnavailableError(
             f"revoked in {folder}, but the hub was not told: {error}",
-            remedy="start it and say it again; a hub that starts from this folder knows already",
+            remedy="start the hub and run this again, or start it from this folder",
         ) from error
     if as_json:
         print_json(msgspec.to_builtins(revoked))

@@ -1,4 +1,4 @@
-"""Who is named as working behind a leaf, and was never let in: a slip, or yet to come."""
+"""Who is named as working behind a leaf, and was never admitted: a slip, or yet to come."""
 
 from collections.abc import Sequence
 

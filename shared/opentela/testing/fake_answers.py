@@ -67,7 +67,7 @@ class Answers:
             try:
                 asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
             except msgspec.DecodeError as error:
-                return _error(400, f"the body is no JSON object: {error}")
+                return _error(400, f"the body is not a JSON object: {error}")
             if seen.model not in self._engine.script.models:
                 return _error(404, f"The model `{seen.model}` does not exist.")
             answer = shape(asked, seen, len(await request.read()))

@@ -211,7 +211,7 @@ async def test_without_a_stream_it_fails_and_says_who_can_do_what(looked: Looked
         access.write(looked.tool, bare.access(role="tool"))
         code, out, err = await looked.output("events", "--json")
     assert (code, out) == (1, "")
-    assert err.startswith("otela events: nobody keeps events: no hub that keeps events can be")
+    assert err.startswith("otela events: events are not kept: no hub that keeps events can be")
     assert "otela mesh upgrade" in err
     assert err.count("\n") == 1
 

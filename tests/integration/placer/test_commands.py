@@ -92,7 +92,7 @@ def test_a_width_that_nobody_knows_is_named(option: str) -> None:
     """With those that there are."""
     wrong = otela("simulate", "llama-3.1-8b", "--gpu", "h100-80g-sxm", option, "nope")
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith(f"otela simulate: {option}: no numbers are stored as 'nope'")
+    assert wrong.stderr.startswith(f"otela simulate: {option}: there is no number type 'nope'")
     assert "fp8" in wrong.stderr
 
 
@@ -150,15 +150,18 @@ def test_what_two_sizes_have_in_common_is_said_once(tmp_path: Path) -> None:
         ),
         (
             ("replay", "rates.csv", "--inventory", "inventory.toml", "--out", "rates.csv/x"),
-            "nothing can be written to rates.csv/x: Not a directory; name another --out",
+            "nothing can be written to rates.csv/x: Not a directory; choose another --out",
         ),
         (
             ("replay", "rates.csv", "--inventory", "inventory.toml", "--clients", "rates.csv"),
             "rates.csv: line 1: there is no column pool, in_tokens_mean, out_tokens_mean",
         ),
-        (("plan", "rates.csv", "--inventory", "inventory.toml"), "rates.csv is no TOML"),
+        (("plan", "rates.csv", "--inventory", "inventory.toml"), "rates.csv is not TOML"),
         (("plan", "none.toml"), "none.toml cannot be read: No such file or directory; give"),
-        (("plan", "demand.toml"), "no --inventory: which GPUs there are; give --inventory FILE"),
+        (
+            ("plan", "demand.toml"),
+            "--inventory is missing: it says which GPUs there are; give --inventory FILE",
+        ),
         (("simulate", "none.json", "--gpu", "x"), "none.json cannot be read: No such file"),
     ],
 )

@@ -551,7 +551,7 @@ async def test_an_access_that_does_not_fit_is_refused_with_a_remedy(start: Start
     """Before an engine is started."""
     supervisor = await start(*FAKE, options=("--site", "elsewhere"))
     assert await supervisor.ended() == 2
-    assert "the access is for the site a, not for elsewhere; leave --site away" in supervisor.said()
+    assert "the access file is for site a, not for elsewhere; omit --site" in supervisor.said()
     supervisor = await start(*FAKE, options=("--access", "/nowhere/access.toml"))
     assert await supervisor.ended() == 2
     assert "/nowhere/access.toml" in supervisor.said()

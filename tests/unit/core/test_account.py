@@ -27,7 +27,7 @@ def test_an_end_is_told_with_its_reason(owner: Owner) -> None:
     owner.say(Lifecycle.LEFT, ended_at_ms=BORN_AT_MS + 1500, reason="the walltime ends")
     first, last = account_of(owner.record)
     assert first.endswith("ended 2027-01-15T08:00:01.500Z (the walltime ends)")
-    assert last == "therefore: LEFT, by its owner's word"
+    assert last == "therefore: LEFT, as its owner says"
 
 
 def test_each_witness_is_named_and_what_it_takes(owner: Owner) -> None:
@@ -39,8 +39,10 @@ def test_each_witness_is_named_and_what_it_takes(owner: Owner) -> None:
 
     _, witness, last = suspected_by("r1")
     assert witness == "r1: cannot reach it, of #1 SERVING; asks for 2 registries at 1 site"
-    assert last == "therefore: SERVING: the word of 1 registry is not enough to suspect"
-    assert suspected_by("r1", "r2")[-1].startswith("therefore: SERVING but suspected: no request")
+    assert last == "therefore: SERVING: 1 registry cannot reach it, too few to suspect it"
+    assert suspected_by("r1", "r2")[-1].startswith(
+        "therefore: SERVING but suspected: it gets no request"
+    )
 
 
 def test_an_end_that_can_be_taken_back_is_told_from_one_that_cannot(owner: Owner) -> None:
@@ -50,8 +52,8 @@ def test_an_end_that_can_be_taken_back_is_told_from_one_that_cannot(owner: Owner
         ending = said(owner.claim, *names, ended_at_ms=BORN_AT_MS + 1)
         return account_of(SessionRecord(signed=owner.signed, ending=ending))[-1]
 
-    assert "by the word of r1 alone: its owner takes it back" in ended_by("r1")
-    assert ended_by("r1", "r2") == "therefore: LEFT for good, by the word of r1, r2"
+    assert "as declared by r1 alone: the owner's next claim reverts it" in ended_by("r1")
+    assert ended_by("r1", "r2") == "therefore: LEFT for good, as declared by r1, r2"
 
 
 def test_a_time_beyond_every_calendar_is_a_number(owner: Owner) -> None:

@@ -84,9 +84,9 @@ def test_names_that_nobody_knows_are_told() -> None:
     one = {"model": "llama-3.1-8b", "rate_rps": 1.0}
     with pytest.raises(UsageError, match="nonsense"):
         _assembled({"demand": [{"model": "nonsense", "rate_rps": 1.0}]})
-    with pytest.raises(ConfigError, match="gpu = tpu: the catalogue does not know it"):
+    with pytest.raises(ConfigError, match="gpu = tpu: it is not in the catalogue"):
         _assembled({"demand": [one]}, inventory={"pool": [{**POOL, "gpu": "tpu"}]})
-    with pytest.raises(ConfigError, match=r"no \[\[demand\]\] is called so"):
+    with pytest.raises(ConfigError, match=r"no \[\[demand\]\] has that name"):
         _assembled({"demand": [one], "capacity": [{"model": "x", "gpu": "g", "capacity_rps": 1.0}]})
     with pytest.raises(ConfigError, match=r"demand llama-3.1-8b: config x\.json: .* cannot be"):
         _assembled({"demand": [{**one, "config": "x.json"}]})

@@ -42,7 +42,7 @@ def test_what_is_configured_counts_first() -> None:
     """As far as the access allows it."""
     config = SupervisorConfig(site="jura", node="n1")
     assert place(config, SLURM_CLUSTER_NAME="euler") == ("ethz", "jura", "n1")
-    with pytest.raises(CredentialError, match="for the site alps, not for jura"):
+    with pytest.raises(CredentialError, match="for site alps, not for jura"):
         place(config, site="alps")
 
 

@@ -38,7 +38,7 @@ def test_a_missing_or_unfit_file_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="no such file"):
         command.check([str(tmp_path / "engine")], {})
     (tmp_path / "engine").write_text("")
-    with pytest.raises(EngineError, match="not a program") as caught:
+    with pytest.raises(EngineError, match="not an executable file") as caught:
         command.check([str(tmp_path / "engine")], {})
     assert "chmod +x" in caught.value.remedy
 

@@ -158,14 +158,14 @@ def _check_capacities(demands: DemandFile, inventory: InventoryFile) -> None:
     for entry in demands.capacity:
         if entry.model not in labels:
             raise ConfigError(
-                f"capacity of {entry.model}: no [[demand]] is called so",
+                f"capacity of {entry.model}: no [[demand]] has that name",
                 remedy="name a demand: " + ", ".join(sorted(labels)),
             )
     tabled = {entry.gpu for entry in demands.capacity}
     unknown = sorted(kinds - tabled - set(catalogue.gpus()))
     if unknown:
         raise ConfigError(
-            f"pool with gpu = {unknown[0]}: the catalogue does not know it",
+            f"pool with gpu = {unknown[0]}: it is not in the catalogue",
             remedy="give its [[capacity]], or one of " + ", ".join(sorted(catalogue.gpus())),
         )
 

@@ -196,7 +196,7 @@ def read(path: Path, form: type[Form]) -> Form:
     try:
         raw: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: {error}", remedy="correct it") from error
+        raise ConfigError(f"{path} is not TOML: {error}", remedy="correct it") from error
     try:
         return msgspec.convert(raw, form, strict=True)
     except msgspec.ValidationError as error:
@@ -218,7 +218,7 @@ def writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise UsageError(
-            f"nothing can be written to {folder}: {in_words(error)}", remedy="name another --out"
+            f"nothing can be written to {folder}: {in_words(error)}", remedy="choose another --out"
         ) from error
 
 
@@ -235,7 +235,7 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path} cannot be read: {in_words(error)}", remedy="give a config.json"
         ) from error
     if not isinstance(read, dict):
-        raise ConfigError(f"{path} holds no JSON object", remedy="give a config.json")
+        raise ConfigError(f"{path} is not a JSON object", remedy="give a config.json")
     return read
 
 

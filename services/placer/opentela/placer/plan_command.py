@@ -60,7 +60,7 @@ def planned(
     demands = files.read(demand, files.DemandFile)
     if inventory is None:
         raise ConfigError(
-            "no --inventory: which GPUs there are",
+            "--inventory is missing: it says which GPUs there are",
             remedy="give --inventory FILE; docs/placement.md shows one",
         )
     assembled = assemble(

@@ -188,7 +188,7 @@ def _sizes(text: str) -> list[float]:
     if not all(0 < one <= _SIZE_MAX for one in found):
         raise UsageError(
             f"--sizes {text}: a size is not above 0, or beyond {_SIZE_MAX:g}",
-            remedy="give 0.5,1,2 or like",
+            remedy="give sizes such as 0.5,1,2",
         )
     return sorted(set(found))
 

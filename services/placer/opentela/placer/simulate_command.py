@@ -50,7 +50,7 @@ def simulated(
     for option, dtype in (("--w-dtype", w_dtype), ("--kv-dtype", kv_dtype)):
         if dtype not in DTYPE_BYTES:
             known = ", ".join(DTYPE_BYTES)
-            raise UsageError(f"{option}: no numbers are stored as {dtype!r}", remedy=f"use {known}")
+            raise UsageError(f"{option}: there is no number type {dtype!r}", remedy=f"use {known}")
     shape = ReplicaShape(
         model=read, gpu=catalogue.gpu(gpu), tp=tp, pp=pp,
         w_dtype=w_dtype, kv_dtype=kv_dtype, engine=catalogue.engine(engine).id,

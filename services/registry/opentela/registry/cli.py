@@ -37,7 +37,7 @@ async def serve(life: Lifecycle, config: RegistryConfig) -> None:
     access = accesses.read(Path(config.access))
     if access.role != "registry":
         raise CredentialError(
-            f"{config.access} is the access of a {access.role}, not of a registry",
+            f"{config.access} is an access file of a {access.role}, not of a registry",
             remedy="get one with: otela mesh role --role registry",
         )
     shells: list[RegistryShell] = []

@@ -92,7 +92,7 @@ def shown_status(status: int) -> int:
 def presented(answer: Answer) -> Answer:
     """Return *answer* as an OpenAI client can read it."""
     if answer.status in _NOT_THE_CLIENTS:
-        message = f"The engine answered {answer.status}: it does not let its provider in."
+        message = f"The engine answered {answer.status}: it rejects its provider's key."
         return _explained(answer, Fault(kind=FaultKind.ENGINE_ERROR, message=message))
     if answer.status < _ERROR or _reads_as_error(answer):
         return answer

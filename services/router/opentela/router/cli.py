@@ -37,7 +37,7 @@ async def serve(life: Lifecycle, config: RouterConfig) -> None:
     access = accesses.read(Path(config.access))
     if access.role != "router":
         raise CredentialError(
-            f"{config.access} is the access of a {access.role}, not of a router",
+            f"{config.access} is an access file of a {access.role}, not of a router",
             remedy="get one with: otela mesh role --role router",
         )
     await life.health.open(config.health)

@@ -142,7 +142,7 @@ def _of_headers(headers: Sequence[tuple[bytes, bytes]]) -> Wish | Fault:
         name = raw_name.removeprefix(HEADER_PREFIX).decode("latin-1").replace("-", "_")
         text = raw_value.decode("utf-8", "replace").strip()
         if name in given:
-            return _bad(f"The header {_header(name)} stands there more than once.", name)
+            return _bad(f"The header {_header(name)} occurs more than once.", name)
         given[name] = text if name in _SINGLE else _listed(text, name)
     return _read(given, "headers")
 
@@ -170,7 +170,7 @@ def _of_object(otela: bytes) -> Wish | Fault:
     except msgspec.DecodeError:
         return _bad("The field 'otela' is not JSON.", "otela")
     except _RepeatedError as repeated:
-        return _bad(f"Within 'otela' {str(repeated)[:128]!r} stands more than once.", "otela")
+        return _bad(f"Within 'otela' {str(repeated)[:128]!r} occurs more than once.", "otela")
     if not isinstance(given, dict):
         return _bad(f"The field 'otela' must be an object; it knows {_known()}.", "otela")
     return _read(given, "otela")
@@ -192,7 +192,7 @@ def _read(given: dict[str, Any], where: str) -> Wish | Fault:
     for name in given:
         if name not in REMEDIES:
             said = _header(name) if where == "headers" else f"otela.{name}"
-            return _bad(f"There is no constraint {said[:128]}; there are {_known()}.", name[:128])
+            return _bad(f"Unknown constraint {said[:128]}; known are {_known()}.", name[:128])
     try:
         read = msgspec.convert(given, _Given, strict=where != "headers")
     except msgspec.ValidationError as error:
@@ -257,7 +257,7 @@ def _joined(one: Wish, other: Wish) -> Wish | Fault:
             labels=_joined_labels(one, other),
         )
     except _ExcludedError as excluded:
-        return _bad(f"Header, body or model exclude each other in {excluded}.", str(excluded))
+        return _bad(f"Header, body and model contradict each other in {excluded}.", str(excluded))
 
 
 class _ExcludedError(Exception):

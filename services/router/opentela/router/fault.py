@@ -81,7 +81,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 INTERNAL: Final = Fault(
     kind=FaultKind.INTERNAL, message="The router failed on this request; its log says why."
 )
-TOO_MANY: Final = Fault(kind=FaultKind.BUSY, message="The router has too many requests under way.")
+TOO_MANY: Final = Fault(
+    kind=FaultKind.BUSY, message="The router has too many requests in progress."
+)
 
 _FAILED: Final[dict[FailKind, tuple[FaultKind, str]]] = {
     FailKind.REFUSED: (FaultKind.SESSION_REFUSED, "the session takes no new requests"),

@@ -135,7 +135,7 @@ def _read_parts(
             if isinstance(value, Fault):
                 return value
             if name in fields:
-                return _bad(f"The field {name!r} stands there more than once.", name)
+                return _bad(f"The field {name!r} occurs more than once.", name)
             fields[name] = value
         at = end + 2 + len(line)
     return _bad(f"The form has more than {PARTS_MAX} parts.")

@@ -87,13 +87,13 @@ def members(body: bytes, *, most: int = FIELDS_MAX) -> list[Member]:
         follows = _NEXT.match(body, end)
         # The parser keeps the last of several: another one is not as long, or not left.
         if value is None or follows is None or not body.startswith(bytes(value), token.end()):
-            raise MembersError(f"The field {name[:128]!r} stands there more than once.", name)
+            raise MembersError(f"The field {name[:128]!r} occurs more than once.", name)
         found.append(Member(name, token.start(1), token.end(), end, follows.start(1)))
         at = follows.end()
     if found and body[at - 1 : at] != b"}":
         again = _NAME.match(body, at)
         name = _decode_name(again[1]) if again else ""
-        raise MembersError(f"The field {name[:128]!r} stands there more than once.", name)
+        raise MembersError(f"The field {name[:128]!r} occurs more than once.", name)
     return found
 
 

@@ -37,7 +37,7 @@ _METHOD: Final = Fault(kind=FaultKind.METHOD_NOT_ALLOWED, message="This path tak
 _NO_TOKEN: Final = Fault(
     kind=FaultKind.BAD_REQUEST,
     status=401,
-    message="Metrics are for who has the token of health.token_file: Authorization: Bearer ….",
+    message="Metrics require the token of health.token_file: Authorization: Bearer ….",
 )
 
 

@@ -113,7 +113,7 @@ def admission(config: SupervisorConfig) -> Access:
     access = accesses.read(Path(config.access))
     if access.role != "provider":
         raise CredentialError(
-            f"{config.access} is the access of a {access.role}, not of a provider",
+            f"{config.access} is an access file of a {access.role}, not of a provider",
             remedy="get one with: otela mesh invite --provider NAME",
         )
     return access
@@ -132,8 +132,8 @@ def placed(
     site = ids.name(config.site or access.site or slurm or "local", field="site")
     if access.site and site != access.site:
         raise CredentialError(
-            f"the access is for the site {access.site}, not for {site}",
-            remedy=f"leave --site away, or get an access for {site}",
+            f"the access file is for site {access.site}, not for {site}",
+            remedy=f"omit --site, or get an access file for {site}",
         )
     node = ids.name(config.node, field="node") if config.node else _as_name(host) or "node"
     return Place(ProviderId(access.provider), SiteId(site), NodeId(node))

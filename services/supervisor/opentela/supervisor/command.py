@@ -26,7 +26,7 @@ def check(argv: Sequence[str], environ: Mapping[str, str]) -> None:
     """
     if not argv:
         raise UsageError(
-            "no command", remedy="write it behind --, as in: otela start -- vllm serve …"
+            "no command", remedy="write it after --, as in: otela start -- vllm serve …"
         )
     program = argv[0]
     if shutil.which(program, path=environ.get("PATH", os.defpath)):
@@ -37,7 +37,7 @@ def check(argv: Sequence[str], environ: Mapping[str, str]) -> None:
             remedy="load the module or activate the environment that has it, or give its full path",
         )
     if Path(program).exists():
-        raise EngineError(f"{program}: not a program that may be run", remedy=f"chmod +x {program}")
+        raise EngineError(f"{program}: not an executable file", remedy=f"chmod +x {program}")
     raise EngineError(f"{program}: no such file", remedy="check the path")
 
 

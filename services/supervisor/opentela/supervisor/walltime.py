@@ -66,7 +66,7 @@ def duration_s(text: str, *, field: str) -> float:
         seconds = 0.0
     if not 0 < seconds <= LENGTH_MAX_S:
         raise ConfigError(
-            f"{field} = {text[:_SHOWN_MAX]!r} is no length of time",
+            f"{field} = {text[:_SHOWN_MAX]!r} is not a length of time",
             remedy="write it as 2h, 90m, 1d12h or hours:minutes:seconds",
         )
     return seconds
@@ -127,8 +127,8 @@ def _instant(text: str, *, field: str, wall: float) -> float:
     seconds = float(text) if _SECONDS.fullmatch(text) else math.inf
     if seconds > wall + LENGTH_MAX_S:
         raise ConfigError(
-            f"{field} = {text[:_SHOWN_MAX]!r} is no Unix time of an end",
-            remedy="correct it, or leave it away and give --walltime a length such as 2h",
+            f"{field} = {text[:_SHOWN_MAX]!r} is not a Unix time",
+            remedy="correct it, or omit it and give --walltime a length such as 2h",
         )
     return seconds
 

@@ -86,7 +86,7 @@ def test_some_of_them_can_be_kept_back() -> None:
     """One that is not there is a mistake."""
     assert devices.only(nvidia(), ["2", "0"]).ids == ("0", "2")
     assert devices.only(nvidia(), []).ids == ("0", "1", "2", "3")
-    with pytest.raises(ConfigError, match=r"gpus: '7' is none") as raised:
+    with pytest.raises(ConfigError, match=r"gpus: '7' is not") as raised:
         devices.only(nvidia(), ["7"])
     assert raised.value.remedy == "it has 0, 1, 2, 3"
 

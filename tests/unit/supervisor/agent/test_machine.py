@@ -90,7 +90,7 @@ class TestCommands:
         ("wrong", "reason"),
         [
             (start(1, template="x"), "there is no template 'x'; there are t"),
-            (start(1, model="-m"), "no name of a model"),
+            (start(1, model="-m"), "not a model name"),
             (start(1, tp=0), "tp = 0 is not between"),
             (start(1, tp=5), "5 GPUs are asked for, and the allocation has 4"),
             (start(1, quantisation="fp8"), "cannot set quantisation"),

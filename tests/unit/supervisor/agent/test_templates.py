@@ -75,7 +75,7 @@ def test_names_of_models_are_taken(model: str) -> None:
 )
 def test_what_is_no_name_of_a_model_is_refused(model: str) -> None:
     """No option, no way out of a folder, nothing that anybody could take for more."""
-    with pytest.raises(UsageError, match="no name of a model"):
+    with pytest.raises(UsageError, match="not a model name"):
         templates.check_values(replace(START, model=model))
 
 
@@ -142,16 +142,24 @@ def test_our_own_templates_are_right(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "template", "fault"),
     [
-        ("A b", PLAIN, "no name of a template"),
+        ("A b", PLAIN, "not a template name"),
         ("t", TemplateConfig(command=()), "names no program"),
         ("t", TemplateConfig(command=("{model}",)), "names no program"),
         ("t", TemplateConfig(command=("run",)), "has no {model}"),
-        ("t", TemplateConfig(command=("run", "{model}", "{prot}")), "{prot} stands for nothing"),
-        ("t", TemplateConfig(command=("r", "{model}"), options={"x": ()}), "options.x is no value"),
-        ("t", TemplateConfig(command=("r", "{model}"), env={"1": ""}), "'1' is no variable"),
-        ("t", TemplateConfig(command=("r", "{model}"), env={"A": "\0"}), "holds a zero byte"),
-        ("t", TemplateConfig(command=("r", "{model}\0")), "holds a zero byte"),
-        ("t", replace(PLAIN, options={"tp": ("\0",)}), "holds a zero byte"),
+        (
+            "t",
+            TemplateConfig(command=("run", "{model}", "{prot}")),
+            "{prot} is not a known placeholder",
+        ),
+        (
+            "t",
+            TemplateConfig(command=("r", "{model}"), options={"x": ()}),
+            "options.x is not a known option",
+        ),
+        ("t", TemplateConfig(command=("r", "{model}"), env={"1": ""}), "'1' is not a variable"),
+        ("t", TemplateConfig(command=("r", "{model}"), env={"A": "\0"}), "contains a zero byte"),
+        ("t", TemplateConfig(command=("r", "{model}\0")), "contains a zero byte"),
+        ("t", replace(PLAIN, options={"tp": ("\0",)}), "contains a zero byte"),
     ],
 )
 def test_a_wrong_template_is_refused_at_start(

@@ -68,7 +68,7 @@ def test_a_short_job_is_not_warned(access: str) -> None:
     ("options", "words"),
     [
         (["--time", "2h"], "nothing to run"),
-        (["--time", "2h", "--model", "m", "--", "e"], "a model and a command"),
+        (["--time", "2h", "--model", "m", "--", "e"], "both a model and a command were given"),
         (["--time", "two", "--model", "m"], "--time = 'two'"),
         (["--time", "10s", "--model", "m"], "walltime.reserve_s"),
         (["--time", "2h", "--model", "m", "--name", "A B"], "--name 'A B'"),
@@ -80,9 +80,9 @@ def test_a_short_job_is_not_warned(access: str) -> None:
         (["--time", "2h", "--model", "m", "--label", "x"], "--label 'x'"),
         (
             ["--time", "2h", "--model", "m", "--account", "a\n#SBATCH --wrap=b"],
-            "no option of sbatch",
+            "not an option of sbatch",
         ),
-        (["--time", "9" * 400 + "d", "--model", "m"], "is no length of time"),
+        (["--time", "9" * 400 + "d", "--model", "m"], "is not a length of time"),
     ],
 )
 def test_what_does_not_fit_is_one_line_before_a_job_waits_for_hours(

@@ -222,7 +222,7 @@ def _number(text: str) -> float:
 
 def _stored(text: str) -> str:
     if text not in DTYPE_BYTES:
-        raise ValueError(f"no numbers are stored as {text!r}")
+        raise ValueError(f"there is no number type {text!r}")
     return text
 
 

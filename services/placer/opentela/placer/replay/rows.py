@@ -107,7 +107,7 @@ def objects(text: str) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"line {number}: {error}", remedy="correct it") from error
         if not isinstance(fields, dict):
-            raise UsageError(f"line {number} is no JSON object", remedy="correct it")
+            raise UsageError(f"line {number} is not a JSON object", remedy="correct it")
         yield Row(number, fields)
 
 

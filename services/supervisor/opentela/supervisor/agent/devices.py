@@ -72,7 +72,7 @@ def only(devices: Devices, wanted: Sequence[str]) -> Devices:
     missing = [one for one in wanted if one not in devices.ids]
     if missing:
         raise ConfigError(
-            f"gpus: {missing[0]!r} is none of this allocation's",
+            f"gpus: {missing[0]!r} is not a GPU of this allocation",
             remedy=f"it has {', '.join(devices.ids) or 'none'}",
         )
     kept = tuple(one for one in devices.ids if one in wanted)

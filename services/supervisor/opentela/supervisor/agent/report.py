@@ -55,7 +55,7 @@ class Reporter:
         except OSError as error:
             raise ConfigError(
                 f"--report-fd {descriptor}: {os.strerror(error.errno or 0)}",
-                remedy="leave it away: otela agent uses it",
+                remedy="omit it: otela agent uses it",
             ) from error
         self._descriptor = descriptor
         self._said = Report(state="")

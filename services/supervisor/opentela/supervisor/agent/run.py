@@ -202,7 +202,7 @@ def _devices(config: AgentConfig, environ: Mapping[str, str]) -> Devices:
     """
     if config.slots and config.gpus:
         raise ConfigError(
-            "gpus and slots exclude each other", remedy="slots are for the CPU: leave one away"
+            "gpus and slots exclude each other", remedy="slots are for the CPU: omit one of them"
         )
     if config.slots:
         return all_devices.slots(config.slots)

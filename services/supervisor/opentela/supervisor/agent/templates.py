@@ -40,7 +40,7 @@ def check(name: str, template: TemplateConfig) -> None:
     at = f"template.{name}"
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{at}: {name!r} is no name of a template",
+            f"{at}: {name!r} is not a template name",
             remedy="use 1 to 63 of a-z, 0-9, '.', '-' and '_'",
         )
     words = (*template.command, *(word for words in template.options.values() for word in words))
@@ -51,15 +51,20 @@ def check(name: str, template: TemplateConfig) -> None:
     for place in (found for word in words for found in _PLACE.findall(word)):
         if place not in (*_VALUES, _PORT):
             known = ", ".join(f"{{{value}}}" for value in (*_VALUES, _PORT))
-            raise ConfigError(f"{at}: {{{place}}} stands for nothing", remedy=f"known are {known}")
+            raise ConfigError(
+                f"{at}: {{{place}}} is not a known placeholder", remedy=f"known are {known}"
+            )
     for option in template.options:
         if option not in _OPTIONS:
             raise ConfigError(
-                f"{at}.options.{option} is no value", remedy=f"known are {', '.join(_OPTIONS)}"
+                f"{at}.options.{option} is not a known option",
+                remedy=f"known are {', '.join(_OPTIONS)}",
             )
     for variable in template.env:
         if not _VARIABLE.fullmatch(variable):
-            raise ConfigError(f"{at}.env: {variable!r} is no variable", remedy="correct its name")
+            raise ConfigError(
+                f"{at}.env: {variable!r} is not a variable", remedy="correct its name"
+            )
     _check_texts(at, (*words, *template.env.values()))
 
 
@@ -85,7 +90,7 @@ def argv(template: TemplateConfig, start: Start) -> tuple[str, ...]:
         elif not _speaks_of(template.command, name):
             raise UsageError(
                 f"the template {start.template} cannot set {name} = {values[name]}",
-                remedy=f"leave it away, or give the template options.{name}",
+                remedy=f"omit it, or give the template options.{name}",
             )
     return tuple(_PLACE.sub(lambda found: values.get(found[1], found[0]), word) for word in words)
 
@@ -99,13 +104,15 @@ def check_values(start: Start) -> None:
     if not _is_model(start.model):
         shown = start.model[:MODEL_CHARACTERS_MAX]
         raise UsageError(
-            f"model {shown!r} is no name of a model",
-            remedy="it is up to 256 of letters, digits and . _ - + : @ between slashes",
+            f"model {shown!r} is not a model name",
+            remedy="use up to 256 letters, digits and . _ - + : @ between slashes",
         )
     for field in ("quantisation", "kv_dtype"):
         value = getattr(start, field)
         if value and not _WORD.fullmatch(value):
-            raise UsageError(f"{field} {value[:32]!r} is no word", remedy="write it as fp8 or awq")
+            raise UsageError(
+                f"{field} {value[:32]!r} is not a single word", remedy="write it as fp8 or awq"
+            )
     for field, least, most in (("tp", 1, SHARDS_MAX), ("pp", 1, SHARDS_MAX),
                                ("context_max", 0, CONTEXT_MAX)):  # fmt: skip
         if not least <= getattr(start, field) <= most:
@@ -125,13 +132,13 @@ def check_allowed(model: str, *allowed: Sequence[str]) -> None:
     )
     if not is_allowed or (model.startswith("/") and not is_path_named):
         raise UsageError(
-            f"model {model} is not allowed here", remedy="its provider lists what is under models"
+            f"model {model} is not allowed here", remedy="its provider lists the allowed models"
         )
 
 
 def _check_texts(at: str, texts: Sequence[str]) -> None:
     if wrong := next((one for one in texts if "\0" in one), ""):
-        raise ConfigError(f"{at}: {wrong!r} holds a zero byte", remedy="leave it away")
+        raise ConfigError(f"{at}: {wrong!r} contains a zero byte", remedy="leave it out")
 
 
 def _is_model(model: str) -> bool:

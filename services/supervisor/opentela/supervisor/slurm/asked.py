@@ -137,7 +137,8 @@ def _commands(given: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...
     if given["argv"]:
         if given["model"]:
             raise UsageError(
-                "a model and a command", remedy="give --model, or the engine's command behind --"
+                "both a model and a command were given",
+                remedy="give --model, or the engine's command after --",
             )
         command = tuple(given["argv"])
     elif given["model"]:
@@ -147,7 +148,7 @@ def _commands(given: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...
         worker = worker or made
     else:
         raise UsageError(
-            "nothing to run", remedy="give --model MODEL, or the engine's command behind --"
+            "nothing to run", remedy="give --model MODEL, or the engine's command after --"
         )
     if not given["image"]:
         return command, worker

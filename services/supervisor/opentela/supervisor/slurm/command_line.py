@@ -105,7 +105,7 @@ class CommandLine:
         complaint = sbatch.complaint(said.errors)
         if any(words in said.errors.lower() for words in _UNCONFIGURED):
             raise SlurmUnavailableError(
-                f"{command[0]} finds no configuration of Slurm",
+                f"{command[0]} finds no Slurm configuration",
                 remedy="run this on a login node, set SLURM_CONF, or give --via rest"
                 " with --slurm-url; where it worked before, try again later",
             )

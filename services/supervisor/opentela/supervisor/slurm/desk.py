@@ -53,7 +53,7 @@ async def submit(
         held = [job for job in await slurm.jobs(name=service.spec.name) if job.phase in _LIVE]
         if held:
             raise UsageError(
-                f"the service {service.name} has job {held[0].id} already",
+                f"the service {service.name} already has job {held[0].id}",
                 remedy=f"choose another --name, or end it with otela cancel {service.name}",
             )
         folder.found(service)

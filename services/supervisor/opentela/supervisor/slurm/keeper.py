@@ -53,7 +53,7 @@ class Keeper:
         self._clock = clock
         self._job = inside.job_id(environ)
         if not self._job:
-            raise ConfigError("this is no Slurm job", remedy="otela submit runs it in one")
+            raise ConfigError("this is not a Slurm job", remedy="otela submit runs it in one")
         self._restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
         self._run = folder.run(self._job, self._restart)
         self._slurm: Scheduler = choice.scheduler(self._service.via, self._service.url, environ)

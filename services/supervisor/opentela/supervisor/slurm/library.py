@@ -44,7 +44,7 @@ class Library:
         if spec.extra:
             raise ConfigError(
                 f"pyslurm takes no options of sbatch: {' '.join(spec.extra)}",
-                remedy="leave --sbatch away, or use --via cli",
+                remedy="omit --sbatch, or use --via cli",
             )
         described = description(spec)
         return await self._ask(lambda: int(self._slurm.JobSubmitDescription(**described).submit()))

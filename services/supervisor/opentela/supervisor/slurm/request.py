@@ -96,8 +96,8 @@ def service_name(given: str, model: str) -> str:
     name = given or re.sub(r"[^a-z0-9._-]+", "-", last).strip("-._")[:48]
     if not _SERVICE_NAME.fullmatch(name):
         raise ConfigError(
-            f"--name {name!r} is no name of a service",
-            remedy="give one of small letters, digits, dots, dashes and underscores",
+            f"--name {name!r} is not a valid service name",
+            remedy="use lower-case letters, digits, dots, dashes and underscores",
         )
     return name
 
@@ -119,7 +119,7 @@ def engine_words(
     if nodes > 1 and not recipe.worker:
         raise ConfigError(
             "--nodes-per-replica: this engine has no recipe for several nodes",
-            remedy="leave it away, or give the command and --worker yourself",
+            remedy="omit it, or give the command and --worker yourself",
         )
     known = {"{model}": model}
     head = words + (recipe.head if nodes > 1 else ())
@@ -177,8 +177,8 @@ def script(request: Request, template: str) -> str:
     def fill(place: re.Match[str]) -> str:
         if place[1] not in places:
             raise ConfigError(
-                f"the template's {place[0]} is nothing that is known",
-                remedy=f"it may hold {', '.join(f'@{name}@' for name in places)}",
+                f"the template's {place[0]} is not a known placeholder",
+                remedy=f"it may contain {', '.join(f'@{name}@' for name in places)}",
             )
         return places[place[1]]
 
@@ -195,7 +195,7 @@ def exports(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not _VARIABLE.fullmatch(name):
-            raise ConfigError(f"--env {pair!r} is no variable", remedy="write it as NAME=VALUE")
+            raise ConfigError(f"--env {pair!r} is not a variable", remedy="write it as NAME=VALUE")
         if not equals and name not in environ:
             raise ConfigError(f"--env {name}: it is not set", remedy=f"write --env {name}=VALUE")
         found[name] = value if equals else environ[name]

@@ -41,7 +41,7 @@ class Rest:
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         if not url.startswith(("http://", "https://", _UNIX)):
             raise ConfigError(
-                f"--slurm-url {url!r} is no address of slurmrestd",
+                f"--slurm-url {url!r} is not an address of slurmrestd",
                 remedy="write it as http://host:port or unix:/path/of.sock",
             )
         self._user = environ.get("SLURM_JWT_USER") or environ.get("USER") or getpass.getuser()
@@ -55,7 +55,7 @@ class Rest:
         if spec.extra:
             raise ConfigError(
                 f"slurmrestd takes no options of sbatch: {' '.join(spec.extra)}",
-                remedy="leave --sbatch away, or use --via cli",
+                remedy="omit --sbatch, or use --via cli",
             )
         body = rest_words.submission(spec, await self._form())
         answer = await self._ask("POST", "job/submit", body=body)
@@ -143,7 +143,7 @@ class Rest:
             ) from error
         if status == _UNAUTHORIZED:
             raise SlurmRefusedError(
-                "slurmrestd does not let us in",
+                "slurmrestd denies access",
                 remedy="set SLURM_JWT to a fresh token: scontrol token lifespan=3600",
             )
         return answer

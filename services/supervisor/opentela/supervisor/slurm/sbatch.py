@@ -46,7 +46,7 @@ def options(spec: JobSpec) -> list[str]:
     words = [f"--{name}={value}" for name, value in wanted if value]
     if wrong := next((word for word in words if not word.isprintable()), ""):
         # In a script, a line break would begin an option of its own.
-        raise ConfigError(f"{wrong!r} is no option of sbatch", remedy="write it on one line")
+        raise ConfigError(f"{wrong!r} is not an option of sbatch", remedy="write it on one line")
     words += ["--requeue" if spec.requeue else "--no-requeue", "--open-mode=append"]
     return words + [_option(one) for one in spec.extra]
 
@@ -130,7 +130,7 @@ def _option(given: str) -> str:
     """
     if not re.fullmatch(r"--[a-z][a-z0-9-]*(=.+)?", given) or "\n" in given:
         raise ConfigError(
-            f"--sbatch {given!r} is no option of sbatch",
+            f"--sbatch {given!r} is not an option of sbatch",
             remedy="write it in its long form, as in --sbatch=--exclusive or --sbatch=--nice=100",
         )
     return given
