@@ -29,7 +29,7 @@ def test_the_examples_can_be_read() -> None:
         ("[[demand]]\nmodel = 'm'\nrate_rps = -1.0", "demand[0].rate_rps: Expected `float` >= 0.0"),
         ("[[demand]]\nmodel = 'm'\nrate = 1.0", "demand[0]: Object contains unknown field `rate`"),
         ("[[demand]]\nmodel = 'm'", "Object missing required field `rate_rps`"),
-        ("demand = [", "is no TOML"),
+        ("demand = [", "is not TOML"),
         ("", "the file: Object missing required field `demand`"),
     ],
 )

@@ -27,7 +27,7 @@ async def test_where_slurm_is_not_configured_nobody_is_told_to_wait(
     tmp_path: Path, words: str
 ) -> None:
     """But where to go, or what to set."""
-    with pytest.raises(SlurmUnavailableError, match="finds no configuration of Slurm") as caught:
+    with pytest.raises(SlurmUnavailableError, match="finds no Slurm configuration") as caught:
         await saying(tmp_path, words).jobs()
     for wanted in ("login node", "SLURM_CONF", "--slurm-url"):
         assert wanted in caught.value.remedy
