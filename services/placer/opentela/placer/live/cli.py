@@ -15,6 +15,7 @@ from opentela.placer import files
 from opentela.placer.live.checks import check
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Planner
+from opentela.placer.live.ear import Ear
 from opentela.placer.live.shell import PlacerShell
 from opentela.placer.live.specs import specs
 from opentela.service import Lifecycle
@@ -62,8 +63,10 @@ async def serve(life: Lifecycle, config: PlacerConfig) -> None:
     await life.health.open(config.health)
     async with (
         await nats_bus.connect(access, name=access.name, on_state=on_state) as bus,
+        Ear(access).open() as ear,
         PlacerShell.open(
             bus,
+            ear=ear,
             name=access.name,
             verify=warrants.authority(access),
             config=config,

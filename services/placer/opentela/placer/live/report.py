@@ -36,6 +36,7 @@ class Report:
 
     def __init__(self, machine: PlacerMachine) -> None:
         self._machine = machine
+        self._lost_usage = 0
         _leads.set_function(lambda: float(machine.is_leading))
         _agents.set_function(lambda: len(machine.fleet.agents))
         for name in STATES:
@@ -45,9 +46,10 @@ class Report:
         """Report how long a decision took."""
         _solve.observe(took_s)
 
-    def lost_usage(self) -> None:
-        """Report a usage record that could not be kept."""
-        _lost.inc()
+    def lost_usage(self, total: int) -> None:
+        """Report how many usage records could not be kept in all."""
+        _lost.inc(total - self._lost_usage)
+        self._lost_usage = total
 
     def told(self, event: AuditEvent) -> None:
         """Report what the placer tells."""

@@ -19,6 +19,7 @@ from opentela.placer.live import messages as m
 from opentela.placer.live.ballot import Ballot
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Planner
+from opentela.placer.live.ear import Hears, Kept
 from opentela.placer.live.machine import PlacerMachine
 from opentela.placer.live.report import Report
 from opentela.service import SystemClock
@@ -26,13 +27,10 @@ from opentela.tasks import Tasks
 from opentela.telemetry.log import get_logger
 from opentela.view.refusals import Refusals
 from opentela.view.shell import View
-from opentela.wire import audit, command, subjects, usage
-from opentela.wire.usage import UsageRecord
+from opentela.wire import audit, command, subjects
 
 log: Final = get_logger()
 
-RECORDS_MAX: Final = 100_000
-"""Usage records that wait for the next turn, at most a second later; some 300 bytes each."""
 LETTERS_MAX: Final = 10_000
 """Commands and events that wait for the mesh; what is beyond is said again, or missing."""
 RESIGN_S: Final = 1.0
@@ -75,7 +73,7 @@ class PlacerShell:
         self._ballot = Ballot(bus, clock=clock, answer_s=config.lease.renew_s)
         self._report = Report(self._machine)
         self._refusals = Refusals()
-        self._records: deque[UsageRecord] = deque()
+        self._ear: Hears = Kept(clock)
         self._letters: deque[m.Tell | m.Audit] = deque()
         self._has_letters = asyncio.Event()
         self._epoch = -1
@@ -96,9 +94,12 @@ class PlacerShell:
         config: PlacerConfig,
         planner: Planner,
         on_ready: OnReady,
+        ear: Hears | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator["PlacerShell"]:
         """Decide over *bus* as the placer *name*.
+
+        What was used is heard by *ear*; over *bus*, too, if there is none.
 
         Raises:
             CredentialError: The mesh does not allow what a placer does.
@@ -107,8 +108,12 @@ class PlacerShell:
         shell = cls(bus, name=name, config=config, planner=planner, on_ready=on_ready, clock=clock)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(shell._forget_replies)
-            subscription = await bus.subscribe(subjects.USAGE, shell._on_usage)
-            stack.push_async_callback(subscription.unsubscribe)
+            if ear is None:
+                shell._ear = kept = Kept(clock)
+                subscription = await bus.subscribe(subjects.USAGE, kept.hear)
+                stack.push_async_callback(subscription.unsubscribe)
+            else:
+                shell._ear = ear
             view = shell._view = await stack.enter_async_context(
                 View.open(bus, verify=verify, name=name, config=config.view, clock=clock)
             )
@@ -132,18 +137,6 @@ class PlacerShell:
             self._view.mesh_back()
 
     # In ----------------------------------------------------------------------
-
-    def _on_usage(self, message: Message) -> None:
-        try:
-            record = usage.read_usage(message.payload)
-        except WireError as error:
-            self._reject("usage", message.subject, error)
-            return
-        # Counted at the next turn, all at once: there may be thousands a second.
-        if len(self._records) < RECORDS_MAX:
-            self._records.append(record)
-        else:
-            self._report.lost_usage()
 
     def _on_change(self, changed: list[SessionRecord]) -> None:
         is_whole = self._view is not None and self._view.caught_up
@@ -170,9 +163,10 @@ class PlacerShell:
     def _feed(self, event: m.Event) -> None:
         if not self._is_open:
             return
-        if self._records and not isinstance(event, m.Used):
-            records, self._records = tuple(self._records), deque()
+        if records := self._ear.take():
+            # All at once: there may be thousands a second.
             self._step(m.Used(records=records))
+        self._report.lost_usage(self._ear.lost)
         self._step(event)
         reason = self._machine.why_not()
         self._on_ready(not reason, reason)
