@@ -74,6 +74,9 @@ class _Descriptor:
         """Nothing is kept back."""
 
 
+_encode: Final = msgspec.json.Encoder(enc_hook=repr).encode
+
+
 class JsonLines:
     """Writes what happens at each request as the logger would, many events at a time.
 
@@ -86,19 +89,19 @@ class JsonLines:
 
     def write(self, event: str, happened: Iterable[tuple[float, Mapping[str, object]]]) -> None:
         """Write one line for each occurrence: its Unix time and its values."""
-        lines = [
-            msgspec.json.encode(
-                {
-                    "timestamp": datetime.fromtimestamp(at, UTC).isoformat()[: -len(_UTC)] + "Z",
-                    "level": "info",
-                    "service": self._service,
-                    "event": event,
-                    **values,
-                },
-                enc_hook=repr,
-            )
-            for at, values in happened
-        ]
+        lines, second, told = [], -1, ""
+        for at, values in happened:
+            if int(at) != second:
+                second = int(at)
+                told = datetime.fromtimestamp(second, UTC).isoformat()[: -len(_UTC)]
+            line = {
+                "timestamp": f"{told}.{min(round((at - second) * 1e6), 999_999):06d}Z",
+                "level": "info",
+                "service": self._service,
+                "event": event,
+                **values,
+            }
+            lines.append(_encode(line))
         self._out.write(b"\n".join((*lines, b"")).decode())
         self._out.flush()
 

@@ -2,10 +2,12 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentela.router.body_scan import BodyScan
+from opentela.router.body_scan import FLAT_MAX, BodyScan, says_one_thing
+from opentela.router.sifting import NESTING_MAX
 
 _PIECES = st.sampled_from(
     [b'"model"', b'"stream"', b"{", b"[[", b"\\u006d", b"\\u007", b"\\u00", b"\\u", b'"mod', b'el"',
@@ -40,3 +42,30 @@ def test_cuts_change_nothing(pieces: list[bytes], cuts: list[int]) -> None:
         body.count(b'"stream"'),
         b"\\u006" in body or b"\\u007" in body,
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"model":"m","messages":[{"content":"hello"}]}', True),
+        (b'{"model":"m","stream":true}', True),
+        (b'{"model":"m","a":"\\n"}', True),
+        (b'{"model":"m","model":"n"}', False),
+        (b'{"model":"m","stream":true,"stream":false}', False),
+        (b'{"mod\\u0065l":"m","model":"n"}', False),
+        (b"{}", False),
+        (b'{"model":"m","a":' + b"[" * 65, False),
+    ],
+)
+def test_a_look_tells_of_most_bodies_that_no_key_is_repeated(body: bytes, *, says: bool) -> None:
+    """Nor nested too deep; where it does not, all that is counted decides."""
+    assert says_one_thing(body) is says
+
+
+@given(st.lists(_PIECES, max_size=12))
+def test_what_says_one_thing_at_a_look_does_so_when_counted(pieces: list[bytes]) -> None:
+    """And never nests as deep as is refused."""
+    body = b"".join(pieces)
+    scan = BodyScan(body)
+    assert not says_one_thing(body) or not scan.may_repeat
+    assert not says_one_thing(body) or scan.brackets <= FLAT_MAX < NESTING_MAX

@@ -96,7 +96,8 @@ class Exchange:
         if desk.in_flight > desk.config.listen.requests_max:
             self._refuse(TOO_MANY)
             return
-        ask = read_wanted(head.method, head.target, head.headers, incoming.body, incoming.large)
+        body = incoming.body
+        ask = read_wanted(head.method, head.target, head.headers, body, incoming.large)
         if isinstance(ask, Fault):
             self._refuse(ask)
             return
@@ -104,7 +105,7 @@ class Exchange:
         if not model:
             self._refuse(UNNAMED)
             return
-        asked, body = self._heading.asked, incoming.body
+        asked = self._heading.asked
         is_pinned = "@" in model and desk.chooser.is_pinned(model)
         if asked or ask.otela or is_pinned:
             settled = constraints.settle(model, body, headers=asked, ask=ask, is_pinned=is_pinned)

@@ -158,7 +158,7 @@ class Journal:
         if not fresh:
             return
         if self._lines is not None:
-            self._lines.write("request_finished", ((one.at_ms / 1000, _told(one)) for one in fresh))
+            self._lines.write("request_finished", [(one.at_ms / 1000, _told(one)) for one in fresh])
         by_label: dict[str, list[UsageRecord]] = {}
         for record in fresh:
             if self._lines is None:

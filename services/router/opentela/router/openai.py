@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from opentela.core.pieces import Text, whole
-from opentela.router.body_scan import BRACKETS_MAX, BodyScan
+from opentela.router.body_scan import BRACKETS_MAX, BodyScan, says_one_thing
 from opentela.router.fault import Fault, FaultKind
 from opentela.router.large_body import LargeBody
 from opentela.router.members import Member, MembersError, members
@@ -62,8 +62,10 @@ def read_ask(body: Text, large: LargeBody | None = None) -> Ask | Fault:
         return _bad(f"The body is not JSON: {error}.")
     except RecursionError:
         return _too_deep()
-    fault = _ill_named(read.model) or _ambiguous(body, BodyScan(body))
-    if fault:
+    fault = _ill_named(read.model)
+    if fault is None and not says_one_thing(body):
+        fault = _ambiguous(body, BodyScan(body))
+    if fault is not None:
         return fault
     ask = _ask(read)
     return (_repeated(body) if ask.otela else None) or ask

@@ -7,9 +7,11 @@ from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import Outcome
 from opentela.router.chunks import Usage
 from opentela.router.policies.base import Call
+from opentela.wire.subjects import SessionPath
 from opentela.wire.usage import UsageRecord
 
 NO_USAGE: Final = Usage()
+_NOWHERE: Final = SessionPath(ProviderId(""), SiteId(""), SessionId(""))
 
 
 def usage_of(attempts: Attempts | None) -> Usage:
@@ -38,16 +40,16 @@ def record_of(
     """
     chosen = attempts.candidate if attempts else None
     first_at = attempts.first_at if attempts else None
-    usage = usage_of(attempts)
+    usage, path_there = usage_of(attempts), chosen.path if chosen else _NOWHERE
     return UsageRecord(
         id=id,
         request=call.request,
         at_ms=int(wall * 1000),
         router=router,
         model=call.model,
-        session=chosen.session if chosen else SessionId(""),
-        provider=chosen.provider if chosen else ProviderId(""),
-        site=chosen.site if chosen else SiteId(""),
+        session=path_there.session,
+        provider=path_there.provider,
+        site=path_there.site,
         path=path,
         status=status,
         outcome=outcome.value,
