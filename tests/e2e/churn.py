@@ -198,8 +198,8 @@ def report(outcome: Outcome) -> str:
         ("streams", spent.streams),
         ("of these broken, each with an error event", spent.broken),
         ("violations of the rules", f"**{len(outcome.violations)}**"),
-        ("requests asked at more than one session", spent.retried),
-        ("attempts beyond the first: work done twice, at most", spent.more),
+        ("requests tried at more than one session", spent.retried),
+        ("attempts beyond the first (work repeated, at most)", spent.more),
         ("duration p50 / p99 / longest", _times(percentiles, spent.slowest_s)),
     ]
     lines = ["| what | count |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
@@ -214,14 +214,14 @@ def _times(percentiles: Sequence[float], slowest_s: float) -> str:
 
 _PAGE: Final = """# Churn
 
-Engines come and go at random while clients keep asking: `make churn MINUTES=10` runs this and
-writes this page; `tests/e2e/test_churn.py` runs a small one. An engine that is killed is started
-again by its supervisor; a node that is killed, or that leaves in good order, comes back some
-seconds later. Half of the clients ask a router over the mesh, half one that sessions have called.
+Engines come and go at random while clients keep sending requests. `make churn MINUTES=10` runs this
+and writes this page; `tests/e2e/test_churn.py` runs a small version. A killed engine is restarted by
+its supervisor. A node that is killed, or that leaves gracefully, comes back some seconds later. Half
+of the clients use a router that is reached over the mesh, half one that sessions have called home.
 
-What is checked, by code that knows nothing of the faults but who died when: requests that are not
-streamed all succeed; a stream breaks only when its own session was killed while it ran, and then
-says so by an error event; whole answers are whole, broken ones a beginning of what was to come.
+A checker that knows only who died and when verifies three rules: every request that is not streamed
+succeeds; a stream breaks only if its own session was killed while it ran, and then ends with an error
+event; complete answers are complete, and broken ones are a beginning of the full answer.
 
 {table}
 

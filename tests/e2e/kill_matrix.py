@@ -285,21 +285,22 @@ def _seconds(value: float | None, otherwise: str) -> str:
 HEADING: Final = """\
 # The kill matrix
 
-Each part of a site is ended, killed or frozen while clients ask, half of them for streams.
-Written by `make kill-matrix` from one run on one machine: two sites with an engine each, one hub,
-one registry, one router.
-Numbers move with the machine; what happens, what fails and what remains is checked by
-`tests/e2e/test_kill_matrix.py`.
+Each part of a site is stopped, killed or frozen while clients send requests, half of them for
+streams.
+`make kill-matrix` writes this page from one run on one machine: two sites with one engine each, one
+hub, one registry, one router. The numbers depend on the machine; what happens, what fails and what
+remains is checked by `tests/e2e/test_kill_matrix.py`.
 
-- *Out of routing*: the router lists the site's session no more; without a hub, the first request
-  that failed. A request that met the fault before is tried at the other site, so that none fails.
-- *Gone*: the victim's processes have ended, the engine's children included. *Remained*: of the
-  site's supervisor, guardian, engine and engine's child, what still lives then; the next launch of
-  an engine is not counted.
-- *Ended by*: whether the product recovers by itself, or somebody starts the part again (a service
-  manager, here the test) or resumes it.
-- The hub is one server here: without it this router and the sites do not reach each other, and what
-  clients ask meanwhile fails. A router at a site's own leaf goes on with what that site has.
+- *Out of routing*: the time until the router no longer lists the site's session; without a hub, the
+  time of the first failed request. A request that hits the fault earlier is retried at the other
+  site, so that none fails.
+- *Gone*: the time until the victim's processes have ended, including the engine's children.
+  *Remained*: which of the site's supervisor, guardian, engine and engine's child still live then; the
+  next launch of an engine is not counted.
+- *Ended by*: whether the product recovers by itself, or somebody starts the part again or resumes it
+  (a service manager; here, the test).
+- There is one hub in this setup. Without it, the router and the sites cannot reach each other, and
+  requests in that time fail. A router at a site's own leaf keeps serving from that site.
 
 """
 
