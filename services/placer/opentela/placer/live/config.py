@@ -18,29 +18,30 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A model that the placer may start. It starts no other, whatever clients ask for.
 
     Attributes:
-        name: As the engine is to load it and clients ask for it, such as `Qwen/Qwen3-8B`.
-        aliases: Further names by which clients ask for it.
-        template: Of the agents, by which it is started.
-        known_as: Its name in the catalogue, or of `config`; empty when that is `name`.
-        config: Its `config.json` of Hugging Face, for one that the catalogue does not have.
-        engine: Of the catalogue, for the simulator.
-        w_dtype: As weights are stored, for the simulator; empty for what `config` says, or bf16.
-        kv_dtype: As the KV cache is stored, for the simulator.
-        quantisation: What the engine is told of the weights; empty for the template's own.
-        engine_kv_dtype: What the engine is told of the KV cache; empty for the template's own.
-        context_max: Tokens; 0 for the template's own.
-        tp: Sizes of tensor parallelism that may be used; empty for all that work, or 1 where
-            nothing can be worked out.
-        in_tokens: Mean length of prompts, until some have been seen.
-        out_tokens: Mean length of answers, until some have been seen.
-        ttft_s: Promised mean time to the first token, for which capacity is planned.
-        tpot_s: Promised mean time of each token after it.
-        e2e_s: Promised mean time of a whole answer.
-        capacity_rps: Requests a second of one replica, where that was measured; 0 works it out.
-        load_s: From its start to its first request, where that was measured; 0 works it out.
-        weight: What a request is worth beside those of other models.
-        replicas_min: Replicas to keep even if nobody asks.
-        sites: Where it may run; empty for everywhere.
+        name: Name under which the engine loads it and clients ask for it, such as `Qwen/Qwen3-8B`.
+        aliases: Other names under which clients ask for it.
+        template: Template of the agents that starts it.
+        known_as: Its name in the catalogue or in `config`; empty if that is `name`.
+        config: Path of its Hugging Face `config.json`, if the catalogue does not have the model.
+        engine: Engine from the catalogue, for the simulator.
+        w_dtype: Type of its weights, for the simulator; empty for that of `config`, or bf16.
+        kv_dtype: Type of its KV cache, for the simulator.
+        quantisation: Quantisation passed to the engine; empty for the template's own.
+        engine_kv_dtype: Type of the KV cache passed to the engine; empty for the template's own.
+        context_max: Tokens of context passed to the engine; 0 for the template's own.
+        tp: Degrees of tensor parallelism that may be used; empty for all that work, or 1 for a
+            model that the simulator does not know.
+        in_tokens: Mean length of prompts, until some have been observed.
+        out_tokens: Mean length of answers, until some have been observed.
+        ttft_s: Seconds, the promised mean time to first token, for which capacity is planned.
+        tpot_s: Seconds, the promised mean time per token after it.
+        e2e_s: Seconds, the promised mean time of a whole answer.
+        capacity_rps: Requests a second that one replica was measured to serve; 0 lets the simulator
+            estimate it.
+        load_s: Seconds from start to first request, if measured; 0 lets the simulator estimate it.
+        weight: Worth of a request relative to those of other models.
+        replicas_min: Replicas to keep even without requests.
+        sites: Sites where it may run; empty for all.
     """
 
     name: Name
@@ -71,15 +72,15 @@ class DemandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What is remembered of requests.
 
     Attributes:
-        window_s: Seconds. A model is demanded while one of its requests ended within this; rates
-            and lengths are means over it.
-        fast_s: Seconds. A rise is seen within this: what counts is the greater of both rates.
-        base_s: Seconds. Memory of the long mean. Where not all can be served, a model is worth the
-            mean of this and of the window: who always comes back is not given up for who came
-            once. 0 for none: lately is all that counts.
-        learn_s: Seconds after its start before the placer stops anything: it has not heard yet who
-            asks for what.
-        cv_max: Burstiness is taken for no greater than this.
+        window_s: Seconds; a model is in demand while one of its requests ended within this time.
+            Rates and lengths are means over it.
+        fast_s: Seconds within which a rise is noticed: the greater of the two rates counts.
+        base_s: Seconds, the memory of the long mean. If not all demand can be served, a model is
+            worth the mean of this and of the window, so that steady demand is not given up for a
+            single request. 0 uses the window alone.
+        learn_s: Seconds after the start in which the placer stops nothing, because it does not know
+            the demand yet.
+        cv_max: Upper bound of burstiness; higher measurements are capped.
     """
 
     window_s: Seconds = 600.0
@@ -93,30 +94,30 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When and how it is decided.
 
     Attributes:
-        every_s: Seconds between two decisions. A model that is asked for and has no replica does
-            not wait for the next.
-        scarce: When not all can be served: `most` serves the greatest share of what is to be
-            expected, `fair` the worst served model first.
-        horizon_s: Seconds for which a plan is made: a replica that must be loaded first counts the
-            less, the more of this has passed by then.
-        gain_min: Share. A plan is carried out if it raises the worst served model's share, or that
-            of all requests, by so much.
-        cool_down_s: Seconds for which a replica that was started is not stopped, and one that was
-            stopped not started again, unless nobody serves its model. Short ones chase noise.
-        wait_max_s: Seconds for which a model that is asked for may run nowhere. Then whoever is
-            expected to use its GPUs least makes room for it, for `turn_s` at least, and waits in
-            turn. 0: for ever, and nobody who is asked for loses the last replica.
-        turn_s: Seconds for which a replica that was started so is not stopped. Short ones serve
-            what has waited, and soon give the GPUs back to whoever is worth more.
-        swap: Whether a last replica may be stopped before another serves where no GPU is free: if
-            it `pays`, by `gain_min` more than is lost while it loads elsewhere, or `never`.
-        idle_s: Seconds after which a replica that nobody asks for is ended although nothing needs
-            its GPUs; 0 for never. Until then it answers at once if somebody does.
-        absorb_s: Seconds within which a burst is to be worked off; longer needs less headroom.
-        solver_s: Seconds that the solver may take; the best found so far is used then.
-        gap: The solver stops when the bound is this near.
-        unknown_rps: Capacity of one replica about which nothing is known, requests a second.
-        unknown_load_s: Seconds that such a one takes to start.
+        every_s: Seconds between decisions. A model in demand that has no replica does not wait for
+            the next one.
+        scarce: What to do when not all demand can be served: `most` serves the greatest share of
+            the expected demand, `fair` the worst served model first.
+        horizon_s: Seconds for which a plan is made: a replica that must be loaded first counts
+            less, the more of this time has passed by then.
+        gain_min: Share; a plan is carried out if it raises the worst served model's share, or that
+            of all requests, by this much.
+        cool_down_s: Seconds for which a started replica is not stopped and a stopped one is not
+            started again, unless nothing serves its model. Short values follow noise.
+        wait_max_s: Seconds for which a model in demand may have no replica. Then the model that is
+            expected to use its GPUs least makes room for it, for at least `turn_s`, and waits in
+            turn. 0 for no limit; then no model in demand loses its last replica.
+        turn_s: Seconds for which a replica that was started in this way is not stopped. Short
+            values serve what has waited, and soon return the GPUs to models that are worth more.
+        swap: Whether, with no GPU free, a last replica may be stopped before another one serves:
+            `pays` if that gains `gain_min` more than is lost during loading, or `never`.
+        idle_s: Seconds after which a replica without requests is stopped although nothing needs its
+            GPUs; 0 for never. Until then it answers at once.
+        absorb_s: Seconds within which a burst should be worked off; longer needs less headroom.
+        solver_s: Seconds that the solver may take; after that, the best plan found so far is used.
+        gap: Relative gap to the bound at which the solver stops.
+        unknown_rps: Requests a second assumed for a replica about which nothing is known.
+        unknown_load_s: Seconds assumed for the start of such a replica.
     """
 
     every_s: Seconds = 60.0
@@ -139,19 +140,19 @@ class MoveConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How plans are carried out.
 
     Attributes:
-        look_s: Seconds between two questions to an agent what it holds; five times as often while
-            something moves there.
-        silent_s: Seconds without an answer, after which nothing is started at an agent.
-        retry_s: Seconds until a command that was not answered is repeated, under the same id.
-        command_s: Seconds after which a start that nobody answered is given up.
+        look_s: Seconds between asking an agent what it holds; five times as often while something
+            moves there.
+        silent_s: Seconds without an answer after which nothing is started at an agent.
+        retry_s: Seconds until an unanswered command is repeated under the same id.
+        command_s: Seconds after which an unanswered start is given up.
         start_s: Seconds that a replica may take until it serves; then it is stopped and started
-            elsewhere. Larger than the slowest load.
-        backoff_s: Seconds for which a model is not started again at an agent where that failed;
-            doubled with each failure in a row.
+            elsewhere. Must exceed the slowest load.
+        backoff_s: Seconds for which a model is not started again at an agent where it failed;
+            doubled for each failure in a row.
         backoff_max_s: Seconds, upper bound of that.
-        moves_max: Replicas that may be on their way at once.
-        ends_s: Seconds before the end of an agent's walltime from which on nothing is started
-            there, and what runs there gets a successor elsewhere. Longer than the slowest load.
+        moves_max: Replicas that may be starting or stopping at the same time.
+        ends_s: Seconds before the end of an agent's walltime from which nothing is started there,
+            and its replicas get successors elsewhere. Must exceed the slowest load.
     """
 
     look_s: Seconds = 5.0
@@ -169,10 +170,10 @@ class LeaseConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How one of several placers comes to lead.
 
     Attributes:
-        kind: `jetstream` elects one by a key at the hub; `none` leads without asking: run one
-            placer then, and only one.
-        lease_s: Seconds after which another takes over from a leader that is gone.
-        renew_s: Seconds between two renewals; a third of the lease, so that one may be lost.
+        kind: `jetstream` elects a leader by a key at the hub; `none` leads without election: then
+            run only one placer.
+        lease_s: Seconds after which another placer takes over from a leader that is gone.
+        renew_s: Seconds between renewals; a third of the lease, so that one renewal may be lost.
     """
 
     kind: Literal["jetstream", "none"] = "jetstream"
@@ -184,11 +185,11 @@ class PlacerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A placer.
 
     Attributes:
-        access: File that lets this placer into the mesh, as `otela mesh` writes it.
-        dry_run: Decide and say so, and move nothing; needs no lease.
-        models: The models that it may start.
-        hardware: GPU type of the catalogue by the name that an agent's driver has for it, where
-            that is not recognised.
+        access: Access file of this placer, from `otela mesh role`.
+        dry_run: Whether to decide and report, but move nothing; needs no lease.
+        models: Models that it may start.
+        hardware: GPU types of the catalogue, by the name that an agent's driver reports, where that
+            is not recognised.
     """
 
     access: str
