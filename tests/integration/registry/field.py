@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from opentela.core.clock import Clock
 from opentela.core.record import is_routable, is_suspected
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.bus import Bus
@@ -57,6 +58,7 @@ class Field:
         at: str = HUB,
         config: RegistryConfig = QUICK,
         key: str = "",
+        clock: Clock | None = None,
     ) -> AsyncIterator[RegistryShell]:
         """Run a registry, wired as the command wires it; its health is under *key*, or its name."""
         shells: list[RegistryShell] = []
@@ -77,6 +79,7 @@ class Field:
                 verify=warrants.authority(access),
                 config=config,
                 on_ready=on_ready,
+                clock=clock,
             ) as shell,
         ):
             shells.append(shell)
