@@ -56,11 +56,9 @@ def test_what_the_client_gets_as_it_is_makes_no_action() -> None:
     """A success that is no stream; of everything else nothing is taken, and `step` has it."""
     client = Client()
     for status, headers in ((200, EVENTS), (204, JSON), (404, JSON), (503, JSON), (99, JSON)):
-        assert not client.attempts.answers(status, headers, b"{}")
-    assert client.attempts.answers(200, JSON, b'{"usage":{"completion_tokens":5}}')
+        assert not client.attempts.answers(status, headers)
+    assert client.attempts.answers(200, JSON)
     assert client.attempts.is_done
     assert client.outcome is Outcome.OK
     assert (client.attempts.status, client.due) == (200, None)
-    assert client.attempts.usage is not None
-    assert client.attempts.usage.tokens_out == 5
-    assert not client.attempts.answers(200, JSON, b"{}")
+    assert not client.attempts.answers(200, JSON)

@@ -159,20 +159,20 @@ class Attempts:
             self._watch = StreamWatch(ends_with_done=self._path.ends_with_done)
         return []
 
-    def answers(self, status: int, headers: Headers, body: bytes) -> bool:
+    def answers(self, status: int, headers: Headers) -> bool:
         """Take a whole answer that ends the request and is the client's as it is: nearly every one.
 
-        False changes nothing, and the answer is for `step`.
+        Its `usage` is to be set. False changes nothing, and the answer is for `step`.
         """
         if self._phase is not TRYING or not is_plain(status, headers):
             return False
-        self.usage = usage_of(body)
         self.status = status
         self._conclude(Outcome.OK)
         return True
 
     def _on_whole(self, now: float, event: Whole) -> list[Action]:
-        if self.answers(event.status, event.headers, event.body):
+        if self.answers(event.status, event.headers):
+            self.usage = usage_of(event.body)
             # The answer first: the books can wait.
             reply = Reply(Answer(event.status, event.headers, event.body))
             return [reply, *self._end_attempt(Result.ANSWERED)]
@@ -298,17 +298,17 @@ class Attempts:
     def _try(self, now: float) -> list[Action]:
         """Go to the next session, or end with the best that is known."""
         choice = self._choose(self.tried)
-        if isinstance(choice, Fault) and self._spared:
+        if self._spared and isinstance(choice, Fault):
             choice = self._choose(tuple(one for one in self.tried if one not in self._spared))
-        if isinstance(choice, Held):
-            if self._held_until is None:
-                self._held_until = min(now + choice.wait_s, self._ends_at)
-            if now < self._held_until and (choice.has_room or self._phase is Phase.HELD):
-                self._phase = Phase.HELD
-                self._wait_until(self._held_until)
-                return [Hold()]
-            choice = choice.fault
-        if isinstance(choice, Fault):
+        if not isinstance(choice, Candidate):
+            if isinstance(choice, Held):
+                if self._held_until is None:
+                    self._held_until = min(now + choice.wait_s, self._ends_at)
+                if now < self._held_until and (choice.has_room or self._phase is Phase.HELD):
+                    self._phase = Phase.HELD
+                    self._wait_until(self._held_until)
+                    return [Hold()]
+                choice = choice.fault
             if self._refused:
                 return self._reply(self._refused)
             return self._give_up(self._fault or choice)
@@ -350,7 +350,7 @@ class Attempts:
         return [*attempt, *self._give_up(self._fault)]
 
     def _wait_until(self, deadline: float) -> None:
-        self._deadline = min(deadline, self._ends_at)
+        self._deadline = deadline if deadline < self._ends_at else self._ends_at  # noqa: FURB136
 
     def _end_attempt(self, result: Result, why: str = "", *, cancel: bool = False) -> list[Action]:
         assert self.candidate is not None
@@ -384,9 +384,7 @@ class Attempts:
         return [*attempt, Break(fault, can_say=self._watch is not None)]
 
     def _conclude(self, outcome: Outcome) -> None:
-        self._phase = Phase.DONE
-        self._deadline = None
-        self.outcome = outcome
+        self._phase, self._deadline, self.outcome = Phase.DONE, None, outcome
 
     _HANDLERS: ClassVar[dict[type, Callable[..., list[Action]]]] = {
         Data: _on_data,

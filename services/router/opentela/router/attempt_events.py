@@ -1,6 +1,6 @@
 """What happens to one request, and what is done about it; `Attempts` turns one into the other."""
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
@@ -144,7 +144,7 @@ BETWEEN: Final = frozenset({Phase.WAITING, Phase.HELD})
 """No attempt is under way."""
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """How a request ended, as it is logged, counted and billed."""
 
     RUNNING = "running"

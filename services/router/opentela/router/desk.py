@@ -22,6 +22,7 @@ from opentela.router.sightings import Sightings
 from opentela.router.stopwatch import Stopwatch
 from opentela.router.waiting import ASKED_MAX, Waiting
 
+_ID_BYTES: Final = 12
 _CORS: Final = (
     b"access-control-allow-origin: %b\r\n"
     b"access-control-expose-headers: x-request-id, retry-after, x-otela-session, x-otela-site,"
@@ -66,6 +67,10 @@ class Desk:
         self._on_idle: asyncio.Event | None = None
         self._cors_any = "*" in config.listen.cors_origins
         self._cors = frozenset(origin.encode() for origin in config.listen.cors_origins)
+
+    def new_id(self) -> str:
+        """Return what no other request is called."""
+        return self.rng.randbytes(_ID_BYTES).hex()
 
     def left(self) -> None:
         """Count a request out."""

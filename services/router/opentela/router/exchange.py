@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
 
-from opentela.router import constraints, headers
+from opentela.router import chunks, constraints, headers
 from opentela.router.attempt import Attempts
 from opentela.router.attempt_events import (
     Break,
@@ -46,7 +46,6 @@ _TICK: Final = Tick()
 _RECHECK: Final = Recheck()
 _CLIENT_GONE: Final = ClientGone()
 _JSON: Final = b"content-type: application/json\r\n"
-_ID_BYTES: Final = 12
 
 
 class Exchange:
@@ -64,7 +63,7 @@ class Exchange:
         self._incoming = incoming
         self._began_at = desk.clock.now()
         self._heading = incoming.head.read()
-        self._id = desk.rng.randbytes(_ID_BYTES).hex()
+        self._id = desk.new_id()
         self._call = Call("", self._heading.request or self._id)
         self._attempts: Attempts | None = None
         self._leg: Leg | None = None
@@ -152,12 +151,12 @@ class Exchange:
     def answer(self, status: int, headers: Headers, body: bytes) -> None:
         """Take a whole answer, mostly one that the client gets as it is."""
         attempts, is_taken = self._attempts, False
-        assert attempts is not None
+        assert attempts is not None and attempts.candidate is not None
         try:
-            if not self._is_busy and attempts.answers(status, headers, body):
+            if not self._is_busy and attempts.answers(status, headers):
                 is_taken = True
                 self._reply(status, headers, body)
-                assert attempts.candidate is not None
+                attempts.usage = chunks.usage_of(body)
                 self._close_attempt(attempts.candidate, Result.ANSWERED)
                 self._conclude(attempts.outcome, status)
         except Exception as error:  # noqa: BLE001 - it is logged there

@@ -14,7 +14,7 @@ MODELS_MAX: Final = 1000
 """Models with a forecast, some 8 KB each; those that were answered longest ago are forgotten."""
 EVERY_MS: Final = 5
 """Two hundred answers a second tell as much of a model as ten thousand, and cost less."""
-_TELLING: Final = Outcome.OK.value
+_TELLING: Final = Outcome.OK
 
 
 class Forecasts:

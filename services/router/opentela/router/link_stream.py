@@ -90,7 +90,9 @@ class MeshStream:
 
     def begin(self) -> None:
         """Send the request."""
-        self._send(self.caller.begin(time.monotonic()))
+        frame = self.caller.begin(time.monotonic())
+        if not self._publish(frames.encode(frame)):
+            self._lose(frame)
 
     def cancel(self, reason: str) -> None:
         """Stop the engine; the sink hears nothing more. Does nothing when the stream has ended."""
@@ -137,18 +139,23 @@ class MeshStream:
 
     def _send(self, frame: CallerAction) -> None:
         assert isinstance(frame, _FOR_SESSION)
-        payload = frames.encode(frame)
-        if self.channel is not None:
-            if self.channel.publish(payload):
-                return
-        elif self._link.client.publish(self.route.subject, payload, self.reply):
+        if self._publish(frames.encode(frame)):
             return
         if isinstance(frame, Cancel):
             self._link.owe(self, frame)
         else:
-            # In a turn of its own: whoever opens a stream does not hear of it before it has it.
-            lost = CarrierLost(unsent=isinstance(frame, Open | Body), kind=self._carrier_kind)
-            asyncio.get_running_loop().call_soon(self.step, lost)
+            self._lose(frame)
+
+    def _publish(self, payload: bytes) -> bool:
+        channel = self.channel
+        if channel is not None:
+            return channel.publish(payload)
+        return self._link.client.publish(self.route.subject, payload, self.reply)
+
+    def _lose(self, frame: Open | Body | Credit) -> None:
+        # In a turn of its own: whoever opens a stream does not hear of it before it has it.
+        lost = CarrierLost(unsent=isinstance(frame, Open | Body), kind=self._carrier_kind)
+        asyncio.get_running_loop().call_soon(self.step, lost)
 
     def refuse(self, message: str) -> None:
         """Fail before anything was sent, in a turn of its own."""

@@ -52,7 +52,7 @@ def record_of(
         site=path_there.site,
         path=path,
         status=status,
-        outcome=outcome.value,
+        outcome=outcome,
         attempts=len(attempts.tried) if attempts else 0,
         streamed=streamed,
         tokens_in=usage.tokens_in,
