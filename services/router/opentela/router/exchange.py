@@ -151,7 +151,7 @@ class Exchange:
     def answer(self, status: int, headers: Headers, body: bytes) -> None:
         """Take a whole answer, mostly one that the client gets as it is."""
         attempts, is_taken = self._attempts, False
-        assert attempts is not None and attempts.candidate is not None
+        assert attempts is not None and attempts.candidate is not None  # noqa: PT018 - no test
         try:
             if not self._is_busy and attempts.answers(status, headers):
                 is_taken = True
