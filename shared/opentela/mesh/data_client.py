@@ -25,16 +25,17 @@ OnMessage = Callable[[Message], None]
 """Called on the loop, in order of arrival; an exception is logged and counted, and ends here."""
 
 _failures: Final = metrics.counter(
-    "otela_mesh_data_handler_failures_total", "Exceptions of handlers of data messages."
+    "otela_mesh_data_handler_failures_total", "Exceptions in handlers of data messages."
 )
 _untaken: Final = metrics.counter(
-    "otela_mesh_data_untaken_total", "Data messages that no connection took."
+    "otela_mesh_data_untaken_total", "Data messages that no connection accepted."
 )
 _losses: Final = metrics.counter(
-    "otela_mesh_data_connections_lost_total", "Data connections that ended against our will."
+    "otela_mesh_data_connections_lost_total", "Data connections that ended unexpectedly."
 )
 _denials: Final = metrics.counter(
-    "otela_mesh_data_permission_denials_total", "Data subjects that the mesh did not let us touch."
+    "otela_mesh_data_permission_denials_total",
+    "Data subjects that the process was not allowed to use.",
 )
 
 

@@ -32,13 +32,13 @@ _dropped: Final = metrics.counter(
     ("reason",),
 )
 _failures: Final = metrics.counter(
-    "otela_mesh_handler_failures_total", "Exceptions of handlers of control messages."
+    "otela_mesh_handler_failures_total", "Exceptions in handlers of control messages."
 )
 _denials: Final = metrics.counter(
-    "otela_mesh_permission_denials_total", "Subjects that the mesh did not let this process touch."
+    "otela_mesh_permission_denials_total", "Subjects that the process was not allowed to use."
 )
 _losses: Final = metrics.counter(
-    "otela_mesh_connections_lost_total", "Connections to the mesh that ended against our will."
+    "otela_mesh_connections_lost_total", "Connections to the mesh that ended unexpectedly."
 )
 
 

@@ -32,7 +32,7 @@ _HARMLESS: Final = "returning true from eof_received() has no effect when using 
 """asyncio warns so at each goodbye over TLS: nats-py does not tell its reader of the upgrade."""
 
 _lost: Final = metrics.counter(
-    "otela_log_lines_lost_total", "Log lines that could not be written, or not whole."
+    "otela_log_lines_lost_total", "Log lines that could not be written completely."
 )
 
 

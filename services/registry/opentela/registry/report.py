@@ -18,19 +18,19 @@ _published: Final = metrics.counter(
     "otela_registry_messages_published_total", "Messages that a registry has sent.", ("kind",)
 )
 _bytes: Final = metrics.counter(
-    "otela_registry_published_bytes_total", "Payload that a registry has sent.", ("kind",)
+    "otela_registry_published_bytes_total", "Payload that a registry has sent, in bytes.", ("kind",)
 )
 _events: Final = metrics.counter(
-    "otela_registry_events_total", "Lifecycle events that a registry has told.", ("kind",)
+    "otela_registry_events_total", "Lifecycle events that a registry has published.", ("kind",)
 )
 _sessions: Final = metrics.gauge(
     "otela_registry_sessions", "Sessions that a registry holds.", ("lifecycle",)
 )
 _suspected: Final = metrics.gauge(
-    "otela_registry_sessions_suspected", "Sessions that no request is sent to for now."
+    "otela_registry_sessions_suspected", "Sessions that get no requests for now."
 )
 _unroutable: Final = metrics.gauge(
-    "otela_registry_models_unroutable", "Models that are offered and have no routable session."
+    "otela_registry_models_unroutable", "Models that are offered but have no routable session."
 )
 
 

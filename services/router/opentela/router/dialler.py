@@ -35,9 +35,11 @@ CHANNELS_MAX: Final = 4096
 HOSTS_KEPT_MAX: Final = 1024
 """Providers' keys whose token of this host is remembered; another costs two small reads."""
 
-CHANNELS: Final = metrics.gauge("otela_router_channels_direct", "Sessions that were dialled.")
+CHANNELS: Final = metrics.gauge(
+    "otela_router_channels_direct", "Sessions that the router has dialled."
+)
 _failed: Final = metrics.counter(
-    "otela_router_dials_failed_total", "Attempts to dial a session that came to nothing."
+    "otela_router_dials_failed_total", "Attempts to dial a session that failed."
 )
 
 ClaimOf = Callable[[SessionPath], Claim | None]

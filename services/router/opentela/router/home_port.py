@@ -35,7 +35,7 @@ CHANNELS_MAX: Final = 4096
 
 CHANNELS: Final = metrics.gauge("otela_router_channels", "Sessions that have called home.")
 _refused: Final = metrics.counter(
-    "otela_router_channels_refused_total", "Connections to the home port that came to nothing."
+    "otela_router_channels_refused_total", "Connections to the home port that failed."
 )
 
 FindSession = Callable[[str], tuple[SessionPath, str] | None]

@@ -34,22 +34,27 @@ REQUESTS: Final = metrics.counter(
     "otela_router_requests_total", "Finished requests.", ("model", "outcome")
 )
 DURATION: Final = metrics.histogram(
-    "otela_router_request_seconds", "From the whole request to the end of its answer.", ("model",)
+    "otela_router_request_seconds",
+    "Time from the complete request to the end of its answer.",
+    ("model",),
 )
 TTFT: Final = metrics.histogram(
-    "otela_router_first_token_seconds", "From the whole request to its first event.", ("model",)
+    "otela_router_first_token_seconds",
+    "Time from the complete request to the first event of its answer.",
+    ("model",),
 )
 TOKENS: Final = metrics.counter(
     "otela_router_tokens_total", "Tokens as engines counted them.", ("model", "direction")
 )
 ATTEMPTS: Final = metrics.counter(
-    "otela_router_attempts_total", "Attempts at sessions, by how they ended.", ("result",)
+    "otela_router_attempts_total", "Attempts at sessions, by outcome.", ("result",)
 )
 REFUSED: Final = metrics.counter(
     "otela_router_refused_total", "Requests that could not be read, by status.", ("status",)
 )
 LOST: Final = metrics.counter(
-    "otela_router_usage_lost_total", "Usage records dropped because the mesh was away too long."
+    "otela_router_usage_lost_total",
+    "Usage records dropped because the mesh was unreachable for too long.",
 )
 
 

@@ -57,15 +57,16 @@ GRAIN_S: Final = 0.05
 
 _TAIL: Final = "0"
 _late: Final = metrics.counter(
-    "otela_router_frames_late_total", "Frames of streams that had ended; some are normal."
+    "otela_router_frames_late_total", "Frames of streams that had already ended; some are normal."
 )
 _strange: Final = metrics.counter(
     "otela_router_frames_rejected_total",
-    "Frames that could not be read, or not from who was asked.",
+    "Frames that could not be read, or came from another session than was asked.",
 )
 
 _cuts: Final = metrics.counter(
-    "otela_router_sessions_cut_off_total", "Senders that flooded the router with useless frames."
+    "otela_router_sessions_cut_off_total",
+    "Senders that were cut off for flooding the router with useless frames.",
 )
 _FLOODING: Final = "the session was cut off: it floods the router"
 

@@ -29,12 +29,12 @@ from opentela.wire import control, subjects
 
 log: Final = get_logger()
 
-IN_FLIGHT: Final = metrics.gauge("otela_router_in_flight", "Requests under way.")
+IN_FLIGHT: Final = metrics.gauge("otela_router_in_flight", "Requests in progress.")
 CONNECTIONS: Final = metrics.gauge("otela_router_connections", "Open client connections.")
 WAITING: Final = metrics.gauge(
     "otela_router_waiting", "Requests that wait for a session to load their model, or for room."
 )
-SESSIONS: Final = metrics.gauge("otela_router_sessions", "Sessions that can be routed to.")
+SESSIONS: Final = metrics.gauge("otela_router_sessions", "Sessions that can get requests.")
 USAGE_WAITING: Final = metrics.gauge(
     "otela_router_usage_waiting", "Usage records not yet handed to the mesh."
 )

@@ -30,7 +30,7 @@ GREETINGS_MAX: Final = 256
 """Connections that have not yet proved anything; further ones are closed at once."""
 
 _refused: Final = metrics.counter(
-    "otela_supervisor_door_refused_total", "Connections to the door that came to nothing."
+    "otela_supervisor_door_refused_total", "Connections to the door that failed."
 )
 
 Find = Callable[[str], Channels | None]

@@ -51,7 +51,7 @@ _NOTHING: Final = frames.encode(Credit(0, 0))
 """A frame of no stream."""
 
 _streams: Final = metrics.counter(
-    "otela_gateway_streams_total", "Requests that a session took, by how they ended.", ("outcome",)
+    "otela_gateway_streams_total", "Requests that a session accepted, by outcome.", ("outcome",)
 )
 _outcomes: Final = {
     outcome: _streams.labels(outcome) for outcome in ("ended", *(str(kind) for kind in FailKind))

@@ -15,7 +15,7 @@ EVENTS_QUEUED_MAX: Final = 1024
 """Beyond this, what is said again anyway is dropped; all else is rare."""
 
 _dropped: Final = metrics.counter(
-    "otela_supervisor_events_dropped_total", "Probes, verdicts and commands that came too fast."
+    "otela_supervisor_events_dropped_total", "Probes, verdicts and commands that arrived too fast."
 )
 
 EventT = TypeVar("EventT")

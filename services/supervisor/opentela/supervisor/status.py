@@ -12,16 +12,14 @@ from opentela.telemetry import metrics
 _state: Final = metrics.gauge(
     "otela_supervisor_engine_state", "1 for the state that the engine is in.", ("state",)
 )
-_restarts: Final = metrics.gauge(
-    "otela_supervisor_engine_restarts", "Engines started after the first."
-)
+_restarts: Final = metrics.gauge("otela_supervisor_engine_restarts", "Restarts of the engine.")
 _running: Final = metrics.gauge(
-    "otela_supervisor_requests_running", "Requests that the gateways carry."
+    "otela_supervisor_requests_running", "Requests in progress at the gateways."
 )
 
 _dropped: Final = metrics.gauge(
     "otela_supervisor_output_dropped_bytes",
-    "Output of the engine that whoever reads ours did not take in time.",
+    "Engine output that was dropped because the reader of the supervisor's output was too slow.",
 )
 
 

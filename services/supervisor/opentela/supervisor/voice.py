@@ -21,7 +21,7 @@ log: Final = logs.get_logger()
 
 _rejected: Final = metrics.counter(
     "otela_supervisor_messages_rejected_total",
-    "Messages to our sessions that are none of the protocol.",
+    "Messages to the supervisor's sessions that could not be read.",
     ("kind",),
 )
 

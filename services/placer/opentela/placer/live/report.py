@@ -17,16 +17,16 @@ _decisions: Final = metrics.counter(
     "otela_placer_decisions_total", "Decisions: carried out (`planned`), or not.", ("outcome",)
 )
 _moves: Final = metrics.counter(
-    "otela_placer_moves_total", "Replicas told to start or stop, and what came of it.", ("what",)
+    "otela_placer_moves_total", "Replicas told to start or stop, and the outcomes.", ("what",)
 )
-_solve: Final = metrics.histogram("otela_placer_solve_seconds", "From a question to its decision.")
+_solve: Final = metrics.histogram("otela_placer_solve_seconds", "Time to reach a decision.")
 _leads: Final = metrics.gauge("otela_placer_leads", "Whether this placer leads.")
 _replicas: Final = metrics.gauge(
     "otela_placer_replicas", "Replicas that a leading placer knows of, by state.", ("state",)
 )
-_agents: Final = metrics.gauge("otela_placer_agents", "Agents that are known.")
+_agents: Final = metrics.gauge("otela_placer_agents", "Agents that the placer knows.")
 _lost: Final = metrics.counter(
-    "otela_placer_usage_lost_total", "Usage records that came faster than they were counted."
+    "otela_placer_usage_lost_total", "Usage records that arrived faster than they could be counted."
 )
 _MOVES: Final = frozenset({"START", "STOP", "SERVES", "FREED", "FAILED", "ADOPTED"})
 

@@ -49,7 +49,7 @@ _DROPPABLE: Final = (ProbeArrived, VerdictArrived, CommandArrived)
 """Whoever sent one says it again."""
 
 _rejected: Final = metrics.counter(
-    "otela_agent_commands_rejected_total", "Messages to an agent that are no commands."
+    "otela_agent_commands_rejected_total", "Messages to an agent that were not commands."
 )
 _REASON_CHARACTERS_MAX: Final = 256
 _COMMAND_CHARACTERS_MAX: Final = 32

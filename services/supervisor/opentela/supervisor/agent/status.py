@@ -14,7 +14,7 @@ _gpus: Final = metrics.gauge(
 )
 _replicas: Final = metrics.gauge("otela_agent_replicas", "Replicas that hold GPUs of an agent.")
 _commands: Final = metrics.counter(
-    "otela_agent_commands_total", "Commands that an agent answered.", ("kind", "outcome")
+    "otela_agent_commands_total", "Commands that an agent has answered.", ("kind", "outcome")
 )
 
 
