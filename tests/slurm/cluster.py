@@ -21,6 +21,8 @@ from typing import Final, Self
 from tests.e2e.processes import descendants, free_port, is_running, signal_all, wait_until
 from tests.slurm import configuration
 
+from opentela.testing import warden
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 USER: Final = "nobody"
 """Whoever is on every machine, and owns nothing."""
@@ -50,7 +52,7 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="otela-slurm-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{warden.folder_prefix()}slurm-"))
         self.jobs = self.folder / "jobs"
         self.conf = self.folder / "slurm.conf"
         self.environ = {

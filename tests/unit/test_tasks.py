@@ -7,10 +7,19 @@ import pytest
 from opentela.tasks import Tasks
 from opentela.testing.waiting import until
 
+WITHIN_S = 5.0
+"""For what takes a turn of the loop."""
+
+
+async def _wait(event: asyncio.Event | None = None) -> None:
+    """Wait for an event, or for something else to end this; not for as long as a run may take."""
+    async with asyncio.timeout(WITHIN_S):
+        await (event or asyncio.Event()).wait()
+
 
 async def _for_ever(ended: list[str], name: str = "it") -> None:
     try:
-        await asyncio.Event().wait()
+        await _wait()
     finally:
         ended.append(name)
 
@@ -30,7 +39,7 @@ async def test_tasks_end_with_the_block() -> None:
             done.set()
 
         tasks.spawn(finish())
-        await done.wait()
+        await _wait(done)
     assert ended == ["it"]
 
 
@@ -41,7 +50,7 @@ async def test_what_the_block_raises_is_raised_as_it_is() -> None:
     async def main() -> None:
         async with Tasks() as tasks:
             tasks.spawn(_for_ever(ended))
-            await until(lambda: len(asyncio.all_tasks()) > 1, "it runs")
+            await until(lambda: len(asyncio.all_tasks()) > 1, "it runs", within_s=WITHIN_S)
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -56,7 +65,7 @@ async def test_a_failing_task_ends_the_block_with_its_failure() -> None:
         async with Tasks() as tasks:
             tasks.spawn(_for_ever(ended, "other"))
             tasks.spawn(_fail(ValueError("broken")))
-            await asyncio.Event().wait()
+            await _wait()
 
     with pytest.raises(ValueError, match="broken"):
         await main()
@@ -70,7 +79,7 @@ async def test_several_failures_are_all_told() -> None:
         async with Tasks() as tasks:
             tasks.spawn(_fail(ValueError("one")))
             tasks.spawn(_fail(KeyError("two")))
-            await asyncio.Event().wait()
+            await _wait()
 
     with pytest.raises(ExceptionGroup) as caught:
         await main()
@@ -84,10 +93,10 @@ async def test_cancelling_the_block_cancels_its_tasks() -> None:
     async def main() -> None:
         async with Tasks() as tasks:
             tasks.spawn(_for_ever(ended))
-            await asyncio.Event().wait()
+            await _wait()
 
     task = asyncio.ensure_future(main())
-    await until(lambda: len(asyncio.all_tasks()) > 2, "both run")
+    await until(lambda: len(asyncio.all_tasks()) > 2, "both run", within_s=WITHIN_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -106,13 +115,13 @@ async def test_nothing_is_begun_once_the_block_is_ending() -> None:
     async def tell_at_its_end(tasks: Tasks) -> None:
         try:
             waiting.set()
-            await asyncio.Event().wait()
+            await _wait()
         finally:
             tasks.spawn(begin("while the block ends"))
 
     async with Tasks() as tasks:
         tasks.spawn(tell_at_its_end(tasks))
-        await waiting.wait()
+        await _wait(waiting)
     tasks.spawn(begin("after its end"))
     assert begun == []
 
@@ -133,7 +142,7 @@ async def test_nothing_is_begun_once_a_task_has_failed() -> None:
     async def main() -> None:
         async with Tasks() as tasks:
             tasks.spawn(fail_and_tell(tasks))
-            await asyncio.Event().wait()
+            await _wait()
 
     with pytest.raises(ValueError, match="broken"):
         await main()

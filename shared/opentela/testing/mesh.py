@@ -24,6 +24,7 @@ from opentela.mesh.permissions import Member, Role
 from opentela.mesh.server import NatsServer
 from opentela.mesh.setup import LeafOptions
 from opentela.service import SystemClock
+from opentela.testing import warden
 
 TestRole: TypeAlias = Literal["registry", "router", "placer", "tool", "provider", "sys"]
 
@@ -83,7 +84,8 @@ class TestMesh:
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
-            self._root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="otela-")))
+            folder = tempfile.TemporaryDirectory(prefix=warden.folder_prefix())
+            self._root = Path(stack.enter_context(folder))
             self.layout = setup.init_mesh(
                 self._root / "mesh",
                 self._listeners(leaf_port=0),

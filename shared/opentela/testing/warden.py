@@ -3,16 +3,20 @@
 Every process below a run carries a variable of that run in its environment, into whatever session,
 group or namespace it moves. A small process beside the run waits for the end of a pipe that the run
 alone holds open. When that comes, by SIGKILL too, it kills all that still carry the variable, also
-those that were stopped by a signal and would not hear any other.
+those that were stopped by a signal and would not hear any other. Then it removes the folders that
+the run made under a name of `folder_prefix`.
 """
 
 import atexit
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Final
 
 from opentela import leftovers
@@ -46,6 +50,11 @@ def watch() -> str:
     return mark
 
 
+def folder_prefix() -> str:
+    """Return how names of temporary folders begin that this run's warden removes."""
+    return f"otela-{os.environ.get(MARK, 'unwatched')}-"
+
+
 def sweep(mark: str) -> None:
     """Kill whoever carries *mark*, until nobody does."""
     for _ in range(_LOOKS_MAX):
@@ -60,6 +69,12 @@ def sweep(mark: str) -> None:
         time.sleep(_LOOK_S)
 
 
+def remove_folders(mark: str) -> None:
+    """Remove what a run has left in the folder for temporary things."""
+    for folder in Path(tempfile.gettempdir()).glob(f"otela-{mark}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def main() -> None:
     """Wait for the end of the run whose mark is our argument."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -67,6 +82,7 @@ def main() -> None:
     while os.read(0, 1):
         pass
     sweep(sys.argv[1])
+    remove_folders(sys.argv[1])
 
 
 _watched: Final[list[str]] = []

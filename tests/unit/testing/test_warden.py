@@ -4,13 +4,15 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 from opentela import leftovers
 from opentela.testing import warden
 from opentela.testing.waiting import until
 
 RUN = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, tempfile
 from opentela.testing import warden
 mark = warden.watch()
 assert warden.watch() == mark
@@ -18,6 +20,8 @@ code = "import os, signal; print(os.getpid(), flush=True); os.kill(os.getpid(), 
 words = [sys.executable, "-c", code]
 child = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
+folder = tempfile.mkdtemp(prefix=warden.folder_prefix())
+open(os.path.join(folder, "file"), "w").close()
 print(mark, flush=True)
 if "stay" in sys.argv:
     signal.pause()
@@ -34,13 +38,20 @@ async def start(*words: str) -> tuple[asyncio.subprocess.Process, str]:
     return run, (await run.stdout.readline()).decode().strip()
 
 
-async def test_what_a_killed_run_started_is_ended() -> None:
+def folders(mark: str) -> list[Path]:
+    """Return the temporary folders of a run."""
+    return list(Path(tempfile.gettempdir()).glob(f"otela-{mark}-*"))
+
+
+async def test_what_a_killed_run_started_is_ended_and_what_it_made_removed() -> None:
     """Also what would hear no other signal."""
     run, mark = await start("stay")
     assert len(leftovers.marked(warden.MARK, mark)) == 1
+    assert len(folders(mark)) == 1
     run.send_signal(signal.SIGKILL)
     await run.wait()
     await until(lambda: not leftovers.marked(warden.MARK, mark), "the end of the child")
+    await until(lambda: not folders(mark), "the end of its folder")
 
 
 async def test_what_a_run_forgot_is_ended_with_it() -> None:
@@ -48,6 +59,7 @@ async def test_what_a_run_forgot_is_ended_with_it() -> None:
     run, mark = await start()
     assert await run.wait() == 0
     assert not leftovers.marked(warden.MARK, mark)
+    assert not folders(mark)
 
 
 async def test_this_run_is_watched() -> None:
