@@ -101,6 +101,10 @@ e2e: $(INSTALLED)  ## Whole meshes of real processes, and in network namespaces 
 kill-matrix: $(INSTALLED)  ## End, kill and freeze every part of a site; write docs/kill-matrix.md
 	@OTELA_KILL_MATRIX=docs/kill-matrix.md $(BIN)/pytest -q tests/e2e/test_kill_matrix.py $(ARGS)
 
+.PHONY: placer-attacks
+placer-attacks: $(INSTALLED)  ## Cut off, kill, mislead and flood placers and agents; ten minutes (root)
+	@OTELA_TEST_PLACER=1 $(BIN)/pytest -q tests/e2e/test_placer_attacks.py $(ARGS)
+
 MINUTES ?= 10
 
 .PHONY: churn
