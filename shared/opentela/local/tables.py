@@ -111,6 +111,11 @@ def invitation(state: State) -> RenderableType:
     return _commands("Ask the router what is served:", f"curl {state.api}/models")
 
 
+def farewell() -> RenderableType:
+    """Return how everything is stopped again."""
+    return Text("Ctrl-C stops everything.", style="dim")
+
+
 def event(one: LifecycleEvent) -> Text:
     """Return an event as one line."""
     parts = [
@@ -134,7 +139,7 @@ def placer(name: str, leader: str, reason: str, *, leads: bool, dry: bool) -> Te
 
 def asked(rows: Iterable[Asked]) -> RenderableType:
     """Return what is asked of each model, in requests a second."""
-    table = _table("MODEL", "ASKED/s", "REFUSED/s", "PLANNED FOR/s", "CAN/s")
+    table = _table("MODEL", "DEMAND/s", "REFUSED/s", "PLANNED/s", "CAPACITY/s")
     for one in rows:
         amounts = (one.rate_rps, one.refused_rps, one.wanted_rps, one.capacity_rps)
         table.add_row(plain(one.model), *(f"{amount:.3g}" for amount in amounts))
@@ -143,7 +148,7 @@ def asked(rows: Iterable[Asked]) -> RenderableType:
 
 def placed(rows: Iterable[Placed]) -> RenderableType:
     """Return what runs and what shall."""
-    table = _table("MODEL", "POOL", "SHAPE", "RUN", "SHALL")
+    table = _table("MODEL", "POOL", "SHAPE", "RUNNING", "PLANNED")
     for one in rows:
         style = "" if one.running == one.planned else "yellow"
         shape = f"TP{one.tp}" + (f"·PP{one.pp}" if one.pp > 1 else "")
@@ -154,7 +159,7 @@ def placed(rows: Iterable[Placed]) -> RenderableType:
 
 def moving(rows: Iterable[tuple[str, str, str, str, str, float]]) -> RenderableType:
     """Return replicas that are on their way: model, pool, agent, state, reason, age."""
-    table = _table("MOVING", "POOL", "AGENT", "STATE", "FOR", "BECAUSE")
+    table = _table("MOVING", "POOL", "AGENT", "STATE", "FOR", "REASON")
     for model, pool, agent, state, reason, age_s in rows:
         table.add_row(
             *(plain(model), plain(pool), short(agent), plain(state)),

@@ -63,4 +63,5 @@ def _tell(mesh: LocalMesh, *, as_json: bool) -> None:
         tables.logs(mesh.home),
         tables.no_session(str(mesh.home.access("provider"))),
         tables.invitation(state),
+        tables.farewell(),
     )

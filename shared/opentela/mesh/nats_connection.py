@@ -104,7 +104,7 @@ class Connection:
         """Return a connection to *server* that it has accepted.
 
         Raises:
-            CredentialError: It refuses the credentials, or its certificate is not to be trusted.
+            CredentialError: It refuses the credentials, or its certificate cannot be trusted.
             MeshUnavailableError: It does not answer, or not as a server of the mesh.
         """
         self = cls(access, server, on_error)
@@ -305,7 +305,7 @@ class Connection:
         distrust = getattr(error, "certificate_error", error)  # aiohttp wraps it
         if isinstance(distrust, ssl.SSLCertVerificationError):
             return CredentialError(
-                f"the certificate of {url} is not to be trusted: {distrust.verify_message}",
+                f"the certificate of {url} cannot be trusted: {distrust.verify_message}",
                 remedy="use a server name that it holds, or get an access file with the right ca",
             )
         reason = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
