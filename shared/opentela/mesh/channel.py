@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from opentela.core.errors import WireError
@@ -104,7 +103,7 @@ class Channel(asyncio.Protocol):
 
     def say(self, payload: bytes) -> None:
         """Send a part of the greeting."""
-        self._outbox.send(wire.length_of(payload), payload)
+        self._outbox.send(wire.length_of(payload) + payload)
 
     def publish(self, payload: bytes) -> bool:
         """Send a frame; False when the channel is lost."""
@@ -169,9 +168,9 @@ class Channel(asyncio.Protocol):
 
     # The rest.
 
-    def _write(self, pieces: Iterable[bytes]) -> None:
+    def _write(self, words: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(pieces))
+            self._transport.write(words)
 
     def _take(self, data: bytes) -> None:
         for payload in self._parser.feed(data):

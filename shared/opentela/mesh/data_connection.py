@@ -9,7 +9,6 @@ import secrets
 import ssl
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from opentela.core.errors import CredentialError, MeshUnavailableError, WireError
@@ -27,7 +26,6 @@ UNSENT_BYTES_HIGH: Final = 1024 * 1024
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Unsent bytes above which nothing more is taken; the servers' own limit for a connection."""
 
-_CRLF: Final = b"\r\n"
 _REFUSALS: Final = ("authorization violation", "authentication expired", "authentication revoked")
 _PERMISSION: Final = "permissions violation"
 
@@ -147,7 +145,7 @@ class DataConnection(asyncio.Protocol):
         if (self._is_paused or self._outbox.waiting_bytes) and self._is_full():
             return False
         self._has_published = True
-        self._outbox.send(nats_wire.publish_line(subject, reply, size), payload, _CRLF)
+        self._outbox.send(nats_wire.publish(subject, reply, payload))
         return True
 
     def carry(self, subject: str, payload: bytes) -> bool:
@@ -160,8 +158,7 @@ class DataConnection(asyncio.Protocol):
             return False
         if not self._alive.rides(self._loop.time()):
             return False
-        line = nats_wire.publish_line(subject, "", len(payload))
-        self._ask(line, payload, _CRLF)
+        self._ask(nats_wire.publish(subject, "", payload))
         return True
 
     def subscribe(self, subject: str, sid: int) -> None:
@@ -276,10 +273,9 @@ class DataConnection(asyncio.Protocol):
                 else:
                     self._said = text
 
-    def _send(self, pieces: Iterable[bytes]) -> None:
+    def _send(self, words: bytes) -> None:
         if self._is_over:
             return
-        words = b"".join(pieces)
         self._write(words if self._websocket is None else self._websocket.send(words))
 
     def _write(self, words: bytes) -> None:
@@ -309,10 +305,10 @@ class DataConnection(asyncio.Protocol):
                 return
         self._watch()
 
-    def _ask(self, *before: bytes) -> None:
+    def _ask(self, before: bytes = b"") -> None:
         """Send *before* and a ping."""
         self._pongs.append(None)
-        self._outbox.send(*before, nats_wire.PING)
+        self._outbox.send(before + nats_wire.PING)
 
     def _end(self, reason: str) -> None:
         """End it for *reason*; whoever waits for the server waits in vain."""

@@ -220,9 +220,10 @@ def unsubscribe(sid: int) -> bytes:
     return f"UNSUB {sid}\r\n".encode()
 
 
-def publish_line(subject: str, reply: str, size: int) -> bytes:
-    """Return the line before a payload of *size* bytes; CRLF follows the payload."""
-    return f"PUB {subject} {reply} {size}\r\n".encode()
+def publish(subject: str, reply: str, payload: bytes) -> bytes:
+    """Return a message."""
+    line = f"PUB {subject} {reply} {len(payload)}\r\n"
+    return b"".join((line.encode(), payload, b"\r\n"))
 
 
 def _status(headers: bytes) -> int:

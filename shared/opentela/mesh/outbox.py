@@ -1,7 +1,7 @@
 """What leaves on one connection: at once, or with what else the turn of the loop brings."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 
 class Outbox:
@@ -14,27 +14,27 @@ class Outbox:
         waiting_bytes: What the turn has gathered.
     """
 
-    def __init__(self, write: Callable[[Iterable[bytes]], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None]) -> None:
         self.waiting_bytes = 0
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._gathered: list[bytes] = []
         self._has_written = False  # in this turn of the loop
 
-    def send(self, *pieces: bytes) -> None:
-        """Send *pieces*, at the latest when this turn of the loop ends."""
+    def send(self, words: bytes) -> None:
+        """Send *words*, at the latest when this turn of the loop ends."""
         if self._has_written:
-            self._gathered += pieces
-            self.waiting_bytes += sum(map(len, pieces))
+            self._gathered.append(words)
+            self.waiting_bytes += len(words)
         else:
             self._has_written = True
-            self._write(pieces)
+            self._write(words)
             self._loop.call_soon(self._end_turn)
 
     def flush(self) -> None:
         """Send now what was gathered."""
         if self._gathered:
-            self._write(self._gathered)
+            self._write(b"".join(self._gathered))
             self._gathered.clear()
             self.waiting_bytes = 0
 

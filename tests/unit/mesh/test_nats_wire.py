@@ -120,5 +120,5 @@ def test_what_clients_say() -> None:
     assert nats_wire.connect({"verbose": False}) == b'CONNECT {"verbose":false}\r\n'
     assert nats_wire.subscribe("a.>", 3) == b"SUB a.> 3\r\n"
     assert nats_wire.unsubscribe(3) == b"UNSUB 3\r\n"
-    assert nats_wire.publish_line("a", "", 2).split() == [b"PUB", b"a", b"2"]
-    assert nats_wire.publish_line("a", "re", 2) == b"PUB a re 2\r\n"
+    assert nats_wire.publish("a", "", b"xy").split() == [b"PUB", b"a", b"2", b"xy"]
+    assert nats_wire.publish("a", "re", b"xy") == b"PUB a re 2\r\nxy\r\n"
