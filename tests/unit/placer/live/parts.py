@@ -25,8 +25,8 @@ from opentela.wire.usage import UsageRecord
 
 KEY = "UAH2P6TRYQ5SFPLGHJ7TBSBNWWFZ3F5QPQSC4JBGJ2QVWBS5WAVQHTQ7"
 TEMPLATE = "fake"
-QUICK = PlanConfig(every_s=5.0, cool_down_s=4.0)
-CALM = PlanConfig(every_s=5.0, cool_down_s=60.0)
+QUICK = PlanConfig(every_s=5.0, cool_down_s=4.0, wait_max_s=0.0)
+CALM = PlanConfig(every_s=5.0, cool_down_s=60.0, wait_max_s=0.0)
 MOVES = MoveConfig(
     look_s=2.0, silent_s=4.0, retry_s=0.5, command_s=4.0, start_s=20.0, backoff_s=4.0, ends_s=30.0
 )

@@ -35,7 +35,7 @@ def found(
     one: Problem, late: tuple[str, ...] = (), **plan: object
 ) -> tuple[list[Found], list[str]]:
     notes: list[str] = []
-    config = msgspec.convert(plan, PlanConfig)
+    config = msgspec.convert({"wait_max_s": 0.0, **plan}, PlanConfig)
     return list(solutions(one, asked(), late, config, notes)), notes
 
 
