@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Protocol, TextIO, cast
 
@@ -87,22 +87,23 @@ class JsonLines:
         self._service = service
         self._out = out
 
-    def write(self, event: str, happened: Iterable[tuple[float, Mapping[str, object]]]) -> None:
-        """Write one line for each occurrence: its Unix time and its values."""
+    def write(self, event: str, happened: Iterable[tuple[float, object]]) -> None:
+        """Write one line for each occurrence: its Unix time and its values.
+
+        Args:
+            event: What happened.
+            happened: Values are whatever JSON has as an object that is not empty.
+        """
+        same = _encode({"level": "info", "service": self._service, "event": event}).decode()[1:-1]
         lines, second, told = [], -1, ""
         for at, values in happened:
             if int(at) != second:
                 second = int(at)
                 told = datetime.fromtimestamp(second, UTC).isoformat()[: -len(_UTC)]
-            line = {
-                "timestamp": f"{told}.{min(round((at - second) * 1e6), 999_999):06d}Z",
-                "level": "info",
-                "service": self._service,
-                "event": event,
-                **values,
-            }
-            lines.append(_encode(line))
-        self._out.write(b"\n".join((*lines, b"")).decode())
+            fraction = min(round((at - second) * 1e6), 999_999)
+            rest = _encode(values).decode().removeprefix("{")
+            lines.append(f'{{"timestamp":"{told}.{fraction:06d}Z",{same},{rest}\n')
+        self._out.write("".join(lines))
         self._out.flush()
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
 from prometheus_client import Counter, Histogram
 
 from opentela.router.attempt_events import EndAttempt
@@ -90,22 +91,38 @@ class _Series:
         self._tokens_out.inc(sum(record.tokens_out for record in records))
 
 
-def _told(record: UsageRecord) -> dict[str, object]:
-    """Return what the log says of a request."""
-    return {
-        "request": record.request,
-        "model": record.model,
-        "session": record.session,
-        "site": record.site,
-        "path": record.path,
-        "attempts": record.attempts,
-        "outcome": record.outcome,
-        "status": record.status,
-        "duration_s": record.duration_s,
-        "ttft_s": record.ttft_s if record.ttft_s >= 0 else None,
-        "tokens_in": record.tokens_in,
-        "tokens_out": record.tokens_out,
-    }
+class _Told(msgspec.Struct):
+    """What the log says of a request, in this order."""
+
+    request: str
+    model: str
+    session: str
+    site: str
+    path: str
+    attempts: int
+    outcome: str
+    status: int
+    duration_s: float
+    ttft_s: float | None
+    tokens_in: int
+    tokens_out: int
+
+
+def _told(record: UsageRecord) -> _Told:
+    return _Told(
+        record.request,
+        record.model,
+        record.session,
+        record.site,
+        record.path,
+        record.attempts,
+        record.outcome,
+        record.status,
+        record.duration_s,
+        record.ttft_s if record.ttft_s >= 0 else None,
+        record.tokens_in,
+        record.tokens_out,
+    )
 
 
 class Journal:
@@ -167,7 +184,7 @@ class Journal:
         by_label: dict[str, list[UsageRecord]] = {}
         for record in fresh:
             if self._lines is None:
-                self._log.info("request_finished", **_told(record))
+                self._log.info("request_finished", **msgspec.structs.asdict(_told(record)))
             label = self._labels.label(record.model, is_served=bool(record.session))
             by_label.setdefault(label, []).append(record)
             if len(self._waiting) == RECORDS_MAX:

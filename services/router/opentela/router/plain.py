@@ -48,12 +48,13 @@ class _Known(NamedTuple):
 class Heads:
     """The plain heads of one connection."""
 
-    __slots__ = ("_body_bytes_max", "_head_bytes_max", "_known", "_paths")
+    __slots__ = ("_body_bytes_max", "_head_bytes_max", "_known", "_paths", "_whole_bytes_max")
 
     def __init__(self, paths: Paths, *, head_bytes_max: int, body_bytes_max: int) -> None:
         self._paths = paths
         self._head_bytes_max = head_bytes_max
         self._body_bytes_max = body_bytes_max
+        self._whole_bytes_max = min(LARGE_FROM, body_bytes_max)
         self._known: _Known | None = None
 
     def read(self, data: bytes) -> Found | None:
@@ -78,11 +79,14 @@ class Heads:
 
         A large body is for who reads it piece by piece.
         """
-        known, digits = self._known, self._length_again(data)
-        if known is None or not digits:
+        known = self._known
+        digits = known.familiar.length_in(data) if known is not None else b""
+        if not digits or known is None:
             return None
         body_at, length = known.familiar.bytes_but_length + len(digits), int(digits)
-        if len(data) - body_at != length or length > LARGE_FROM:
+        if len(data) - body_at != length or length > self._whole_bytes_max:
+            return None
+        if body_at > self._head_bytes_max:
             return None
         return Reading(known.head, length, data[body_at:])
 
