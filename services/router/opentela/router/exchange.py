@@ -30,6 +30,7 @@ from opentela.router.directory import Candidate
 from opentela.router.fault import INTERNAL, TOO_MANY, Fault, envelope, sse_event
 from opentela.router.leg import Leg
 from opentela.router.matching import NO_WISH
+from opentela.router.openai import Ask
 from opentela.router.outcomes import Result
 from opentela.router.policies.base import Call, Observed
 from opentela.router.ports import Client
@@ -97,15 +98,14 @@ class Exchange:
             return
         body = incoming.body
         ask = read_wanted(head.method, head.target, head.headers, body, incoming.large)
-        if isinstance(ask, Fault):
+        if not isinstance(ask, Ask):
             self._refuse(ask)
             return
         model = ask.model or desk.chooser.only_model()
         if not model:
             self._refuse(UNNAMED)
             return
-        asked = self._heading.asked
-        is_pinned = "@" in model and desk.chooser.is_pinned(model)
+        asked, is_pinned = self._heading.asked, "@" in model and desk.chooser.is_pinned(model)
         if asked or ask.otela or is_pinned:
             settled = constraints.settle(model, body, headers=asked, ask=ask, is_pinned=is_pinned)
             if isinstance(settled, Fault):

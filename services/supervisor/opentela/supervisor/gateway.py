@@ -185,10 +185,11 @@ class Gateway:
         except WireError as error:
             self._reject(error)
             return
-        if not isinstance(frame, Invite):
+        if type(frame) is Invite:
+            if self.channels is not None:
+                self.channels.invited(asker, frame)
+        else:
             self._take((asker, frame.stream), way, frame)
-        elif self.channels is not None:
-            self.channels.invited(asker, frame)
 
     def on_mesh(self, *, connected: bool) -> None:
         """Break off what runs without a mesh; tell the routers when it is back."""

@@ -189,7 +189,9 @@ class GatewayStream:
             if timings is None:
                 self.step(EngineHead(head.status, head.headers, data, ended))
                 return
-            self._send(Head(self.callee.stream, head.status, head.headers, data, timings))
+            whole = Head(self.callee.stream, head.status, head.headers, data, timings)
+            self._outcome = _ENDED
+            self.way.publish(frames.encode(whole))
             self._end()
         elif not data:
             self.step(ENGINE_END)
