@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 from tests.integration.data.raw_engine import RawRequest
@@ -11,6 +12,8 @@ from tests.integration.router.scene import Scene
 from tests.integration.router.test_forwarding import ANSWER, DELTA, DONE, STOP
 
 from opentela.testing.mesh import until
+from opentela.wire import subjects, usage
+from opentela.wire.usage import UsageRecord
 
 pytestmark = pytest.mark.nats
 
@@ -194,3 +197,27 @@ async def test_a_drained_router_has_finished_and_booked_everything(scene: Scene)
     front = scene.router._front
     assert front is not None
     assert front.journal.waiting == 0
+
+
+async def test_a_router_that_does_not_drain_books_what_it_breaks_off() -> None:
+    """What its clients had by then is told, though nobody waits for the rest."""
+    async with Scene.open() as scene:
+        await scene.run_registry()
+        session = await scene.run_session(begun)
+        placer = await scene.field.mesh.bus(role="placer")
+        told: list[UsageRecord] = []
+        await placer.subscribe(
+            subjects.USAGE, lambda message: told.append(usage.read_usage(message.payload))
+        )
+        outer, scene.stack = scene.stack, AsyncExitStack()
+        async with scene.stack:
+            await scene.run_router()
+            scene.stack = outer
+            await scene.serving(session)
+            client = await scene.client()
+            client.send(STREAM)
+            await client.head()
+            assert await client.chunk() == DELTA
+        await until(lambda: len(told) == 1)
+    (record,) = told
+    assert (record.model, record.session) == ("m", session.id)

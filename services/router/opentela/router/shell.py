@@ -39,6 +39,9 @@ USAGE_WAITING: Final = metrics.gauge(
     "otela_router_usage_waiting", "Usage records not yet handed to the mesh."
 )
 
+BOOKS_S: Final = 1.0
+"""For requests that are broken off to end; that takes a few turns of the loop."""
+
 
 class RouterShell:
     """One router that serves while the context of `open` lasts."""
@@ -122,6 +125,13 @@ class RouterShell:
         self._life.ready(flag=False, reason="stopping")
         await front.drain()
         await front.journal.flush_usage(data.publish)
+
+    async def _book_the_rest(self, front: Front, data: DataClient) -> None:
+        """Hand over the records of what was broken off, too: they end when their clients do."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BOOKS_S):
+                await front.desk.wait_idle()
+        await front.journal.flush_usage(data.publish)
         if front.journal.waiting:
             log.warning("usage_lost", count=front.journal.waiting)
 
@@ -174,6 +184,7 @@ class RouterShell:
         WAITING.set_function(lambda: len(front.desk.waiting))
         SESSIONS.set_function(lambda: front.directory.session_count)
         USAGE_WAITING.set_function(lambda: front.journal.waiting)
+        stack.push_async_callback(self._book_the_rest, front, data)
         stack.push_async_callback(front.stop)
         await front.start()
         self._life.health.status = self.status
