@@ -105,6 +105,10 @@ kill-matrix: $(INSTALLED)  ## End, kill and freeze every part of a site; write d
 placer-attacks: $(INSTALLED)  ## Cut off, kill, mislead and flood placers and agents; ten minutes (root)
 	@OTELA_TEST_PLACER=1 $(BIN)/pytest -q tests/e2e/test_placer_attacks.py $(ARGS)
 
+.PHONY: registry-incidents
+registry-incidents: $(INSTALLED)  ## Kill all registries at once; freeze them for a minute
+	@OTELA_TEST_REGISTRY=1 $(BIN)/pytest -q tests/e2e/test_registry_incidents.py $(ARGS)
+
 MINUTES ?= 10
 
 .PHONY: churn
