@@ -155,7 +155,11 @@ def ours(data: bytes, cuts: Sequence[int]) -> tuple[list[Request], bool]:
     for cut in (*cuts, len(data)):
         piece, start = data[start:cut], cut
         if piece and intake.refusal is None:
-            intake.feed(piece)
+            whole = intake.whole(piece)
+            if whole is None:
+                intake.feed(piece)
+            else:
+                intake.waiting.append(whole)
         while intake.waiting:
             found = intake.waiting.popleft()
             read.append(Request(found.head.method, found.head.target, found.body[:]))

@@ -32,6 +32,8 @@ _DROPPED_FROM_REQUESTS: Final = HOP_BY_HOP | FRAMING | {"host", "expect", "trace
 _DROPPED_FROM_ANSWERS: Final = HOP_BY_HOP | FRAMING
 FIELDS_CACHED_MAX: Final = 256
 """Sets of fields whose bytes are remembered: clients send the same ones with every request."""
+PATH_CACHED_MAX: Final = 256
+"""Characters of a path above which its line is not remembered: queries may be long."""
 NAMES_CACHED_MAX: Final = 1024
 """Names of fields that are remembered; engines use the same few dozen."""
 _BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "DELETE"))
@@ -63,7 +65,8 @@ def request_head(request: Open, *, host: str, api_key: str = "") -> bytes:
             last = _id_field(headers[-1][1])
     else:
         fields, _ = _request_fields(headers, host, api_key)
-    line = _request_line(request.method, request.path)
+    make_line = _request_line if len(request.path) <= PATH_CACHED_MAX else _request_line.__wrapped__
+    line = make_line(request.method, request.path)
     return b"%b%b%b%b%b\r\n" % (line, framing, trace, fields, last)
 
 

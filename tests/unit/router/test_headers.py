@@ -148,3 +148,13 @@ def test_latin1_is_what_http_has_beyond_ascii() -> None:
 def test_no_engine_speaks_for_the_routers_address(name: str) -> None:
     """One provider could take every later request of a browser, or send this one elsewhere."""
     assert headers.homeward(((name, "x"), ("y", "1"))) == b"y: 1\r\n"
+
+
+def test_an_answer_tells_which_session_it_is_from() -> None:
+    """And of which weights, if that is known."""
+    assert headers.of_session("s", "alps", "", 2) == (
+        b"x-otela-session: s\r\nx-otela-site: alps\r\nx-otela-attempts: 2\r\n"
+    )
+    assert headers.of_session("s", "alps", "abc123", 1).endswith(
+        b"x-otela-fingerprint: abc123\r\n"
+    )

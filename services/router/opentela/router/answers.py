@@ -34,7 +34,7 @@ SURELY_NOT_BEGUN: Final = frozenset({503, UNAUTHENTICATED})
 _NOT_THE_CLIENTS: Final = frozenset({UNAUTHENTICATED, 403, 407})
 """Between the engine and its provider: the client has no key there, and would doubt its own."""
 _BAD_GATEWAY: Final = 502
-_HEADS_MAX: Final = 256
+_HEADS_MAX: Final = 64
 """Sets of headers of which it is remembered: engines send the same ones again and again."""
 
 

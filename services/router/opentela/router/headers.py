@@ -89,8 +89,9 @@ _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE: Final = re.compile("[\t -~\x80-\xff]*")
 _NAMES_MAX: Final = 1024
 """Names whose meaning is remembered, each way; clients and engines use the same few dozen."""
-_HEADS_MAX: Final = 256
-"""Answers' headers whose lines are remembered; engines send the same ones but for the date."""
+_HEADS_MAX: Final = 64
+"""Answers' headers whose lines are remembered: engines send the same ones but for the date, and
+those of a session that sends 64 KiB come to 8 MB."""
 _SESSIONS_MAX: Final = 1024
 """Sessions whose lines are remembered."""
 
