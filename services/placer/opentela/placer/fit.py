@@ -17,17 +17,19 @@ from opentela.placer.shapes import Floats, Gpu, ReplicaShape
 
 COMPONENTS: Final = (
     "host",  # seconds of every step in which the GPU waits for the engine
-    "host_tp",  # the same, where a step must be told to other processes
+    "host_tp",  # the same, where a step must be told to other processes, for each doubling
     "seq",  # seconds of every step for each running sequence
     "layer",  # seconds of every layer for small kernels and launches
     "memory",  # matrix products that wait for weights
     "compute",  # matrix products that wait for arithmetic
     "quant",  # matrix products in 8 bits, on top of the two
+    "blocks8",  # matrix products in 8 bits whose weights are scaled block by block
     "quant4",  # matrix products in 4 bits
     "latent",  # attention within prompts, where KV must first be made of a latent
     "floor",  # the least time of every kernel
     "decode",  # attention of running sequences to their KV cache
     "own_kv",  # the same, where every head has KV of its own
+    "windowed",  # the same, where every layer sees a window only
     "prefill",  # attention within prompts
     "hop",  # latency of a collective
     "link",  # volume of a collective

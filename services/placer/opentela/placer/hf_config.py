@@ -51,6 +51,8 @@ _KINDS: Final = frozenset(
 )
 _EXPERTS: Final = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 _ACTIVE: Final = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
+_BLOCKS: Final = frozenset({"deepseek_v3", "qwen3", "qwen3_moe", "qwen3_next"})
+"""Model types whose makers publish FP8 weights that are scaled block by block."""
 _METHODS: Final = {
     "fp8": "fp8",
     "fbgemm_fp8": "fp8",
@@ -89,6 +91,7 @@ def model(config: Config, *, id: str) -> Model:  # noqa: A002 - the field
         attention=_attention(text, heads, kv_heads),
         **_window(text),
         **_experts(text, hidden),
+        fp8_blocks=text.get("model_type") in _BLOCKS,
         source="config.json",
     )
 

@@ -75,6 +75,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             see the window only.
         experts: Routed experts of a mixture layer; 0 for a dense model.
         dense_layers: Layers that stay dense in a mixture model.
+        fp8_blocks: Its maker's weights in FP8 are scaled block by block, not matrix by matrix:
+            engines multiply them with other kernels.
     """
 
     id: str
@@ -97,6 +99,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     attention: str = "gqa"
     window: int = 0
     full_attention_every: int = 1
+    fp8_blocks: bool = False
     source: str = ""
 
 

@@ -47,3 +47,19 @@ def test_no_more_run_at_once_than_there_are_requests() -> None:
 def test_a_measurement_of_unsure_load_counts_little() -> None:
     """All others count in full."""
     assert facts.trust("conc_ne_batch") < facts.trust("ok") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({"engine_ver": "InferenceX 2025-10..2026-04"}, "fp8"),
+        ({"note": "moe_ep=1; 2026_03_25_deepseek_r1_b200", "model": "deepseek-v3"}, "fp8"),
+        ({"engine_ver": "InferenceX 2025-10..2026-04", "model": "gpt-oss-120b"}, ""),
+        ({"engine_ver": "InferenceX 2025-10..2026-04", "source": "lab"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_benchmark_that_narrows_the_cache_is_known(more: dict[str, str], found: str) -> None:
+    """By the version that its rows name, or by the day in their notes."""
+    row = {"source": "aic_silicon", "engine_ver": "0.12.0", "note": "", "model": "llama-3.1-70b"}
+    assert facts.kv_stored(row | more) == found

@@ -57,3 +57,18 @@ def test_named_effects_give_the_factors_back() -> None:
     fit = Fit(operators=base.operators, donors=base.donors, effects=pool.named(effects))
     _, factors = measured(data.points, fit)
     assert factors == pytest.approx(pool.factors(effects), rel=0.02)
+
+
+def test_slopes_are_those_of_the_cost() -> None:
+    """The gradient that steps follow, effect by effect, is what nudging each of them shows."""
+    base = bare()
+    data, _ = measured(points(base, scatter=0.03), base)
+    pool = hierarchy.Pool(data, TIMED)
+    problem = hierarchy._Problem(data, pool)
+    effects = np.linspace(-0.05, 0.05, len(pool.sigmas))
+    _, gradient = problem.normal_equations(effects)
+    for at in range(0, len(effects), 7):
+        nudge = np.zeros(len(effects))
+        nudge[at] = 1e-5
+        slope = (problem.cost(effects + nudge) - problem.cost(effects - nudge)) / 2e-5
+        assert gradient[at] == pytest.approx(slope, rel=0.02, abs=0.02)

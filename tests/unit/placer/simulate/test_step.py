@@ -102,3 +102,35 @@ def test_copies_share_the_requests() -> None:
     dealt = _parts(shape("qwen3-30b-a3b", ep=4), **args)
     assert dealt.attention[0, 0] < alone.attention[0, 0]
     assert dealt.collectives[0, 0] > alone.collectives[0, 0] == 0
+
+
+def test_every_doubling_of_gpus_takes_the_engine_as_long_again() -> None:
+    """A step is told to each of them: eight take three times what two do."""
+    alone, two, eight = (
+        float(_parts(shape(tp=tp), decoding=1, context=10).engine[0, 0]) for tp in (1, 2, 8)
+    )
+    assert two > alone
+    assert eight - alone == pytest.approx(3 * (two - alone))
+
+
+@pytest.mark.parametrize(
+    ("component", "model", "w_dtype", "slower"),
+    [
+        ("blocks8", "qwen3-8b", "fp8", 1),
+        ("blocks8", "qwen3-8b", "bf16", 0),
+        ("blocks8", "llama-3.1-8b", "fp8", 0),
+        ("windowed", "mistral-7b", "bf16", 1),
+        ("windowed", "llama-3.1-8b", "bf16", 0),
+        ("windowed", "gemma-2-27b", "bf16", 0),
+    ],
+)
+def test_kernels_of_their_own_have_a_factor_of_their_own(
+    component: str, model: str, w_dtype: str, slower: int
+) -> None:
+    """Weights scaled block by block, and attention of models whose every layer has a window."""
+    c, _ = columns.of([shape(model=model, w_dtype=w_dtype)], shipped())
+    z = np.ones((1, len(COMPONENTS)))
+    work = _work(decoding=8, context=1000)
+    before = float(seconds(c, z, work)[0, 0])
+    z[0, COMPONENTS.index(component)] = 2.0
+    assert np.sign(float(seconds(c, z, work)[0, 0]) - before) == slower

@@ -1,5 +1,6 @@
 """What is known of measurements beyond what their columns hold, each with where it is from."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ _REQUESTS: Final[Mapping[tuple[int, int], int]] = {
 """Requests of each benchmark of TensorRT-LLM by the lengths of prompt and answer: no more can run
 at once (its `perf-overview.md`, "Preparing a Dataset", of 0.15 to 1.0)."""
 
+_DATED: Final = re.compile(r"\b20\d\d_\d\d_\d\d_")
+"""How measurements are named that stem from InferenceX, by the day they were taken."""
 _TRUST: Final[Mapping[str, float]] = {"conc_ne_batch": 0.1}
 """How much a measurement of that quality counts: how many requests ran is not sure."""
 
@@ -47,6 +50,17 @@ def stored(row: Row) -> str:
     """Return how weights were stored: gpt-oss comes in MXFP4, never in FP8 (its `config.json`)."""
     is_wrong = row["model"].startswith("gpt-oss") and row["w_dtype"] == "fp8"
     return "mxfp4" if is_wrong else row["w_dtype"]
+
+
+def kv_stored(row: Row) -> str:
+    """Return how the KV cache was stored where neither a column nor a default tells; else nothing.
+
+    InferenceX gave every engine a cache in FP8 for Llama 70B and DeepSeek (its `benchmarks/*.sh`:
+    `kv-cache-dtype: fp8`, `dtype: fp8`), and let gpt-oss keep 16 bits.
+    """
+    is_dump = "InferenceX" in row["engine_ver"] or _DATED.search(row["note"]) is not None
+    is_narrow = row["model"] in {"llama-3.1-70b", "deepseek-v3"}
+    return "fp8" if row["source"] == "aic_silicon" and is_dump and is_narrow else ""
 
 
 def at_once(row: Row) -> str:

@@ -19,7 +19,7 @@ from opentela.placer.calibrate import facts
 from opentela.placer.calibrate.least_squares import huber_cost, huber_weights
 from opentela.placer.calibrate.points import METRICS, Measured, predict
 from opentela.placer.fit import COMPONENTS, LEVELS, levels_of
-from opentela.placer.shapes import Floats
+from opentela.placer.shapes import Floats, Ints
 
 _STEP: Final = 1e-4
 _LONGEST: Final = 0.7
@@ -45,13 +45,15 @@ _PRIORS: Final[Mapping[str, tuple[float, ...]]] = {
     # Operators say nothing of these.
     **dict.fromkeys(("host", "host_tp", "seq", "layer", "request", "crowd"), _SECONDS),
     # Kernels that differ much between engines, or were timed less well.
-    **dict.fromkeys(("experts_floor", "quant", "quant4", "link"), _WIDER),
+    **dict.fromkeys(("experts_floor", "quant", "quant4", "blocks8", "link"), _WIDER),
     # Grouped products are written anew for every format.
     "experts": (0.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.3, 0.0),
     # Between kernels timed one after the other there is less than between those of an engine.
     "floor": (0.8, 0.2, 0.2, 0.15, 0.15, 0.07, 0.0, 0.0, 0.0),
     # KV made of latents goes through products that no timing of attention holds.
     "latent": (1.5, 0.25, 0.2, 0.15, 0.25, 0.15, 0.0, 0.0, 0.0),
+    # Some engines have another kernel where there is a window, however long it is.
+    "windowed": (0.0, 0.0, 0.0, 0.7, 0.0, 0.15, 0.0, 0.0, 0.0),
     # Limits are set by whoever runs an engine on a GPU, hardly by the GPU.
     "batch": (0.1, 0.05, 0.05, 0.15, 0.02, 0.3, 0.0, 0.0, 0.0),
     "drafted": (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0),
@@ -115,7 +117,7 @@ class _Problem:
         self._data, self._pool = data, pool
         self._logs = logs[self.used]
         self._scale = np.sqrt(weights[self.used]) / _NOISE
-        self._rows = np.nonzero(self.used)[0]
+        self._alike = _alike(pool, np.nonzero(self.used)[0])
 
     def residuals(self, factors: Floats) -> Floats:
         """Return the logarithmic errors in units of the noise, weighted."""
@@ -132,21 +134,33 @@ class _Problem:
         """Return curvature and gradient. One evaluation a component slopes all its levels."""
         factors = self._pool.factors(effects)
         now = self.residuals(factors)
-        each = np.arange(len(now))
-        slopes = np.zeros((len(now), len(effects) + 1), dtype=np.float32)
+        slopes = np.empty((len(now), len(COMPONENTS)))
         for k in range(len(COMPONENTS)):
             nudged = factors.copy()
             nudged[:, k] *= np.exp(_STEP)
-            slope = (self.residuals(nudged) - now) / _STEP
-            for level in self._pool.at[k]:
-                slopes[each, level[self._rows]] = slope
-        slopes = slopes[:, :-1]
-        weighted = slopes * huber_weights(now, _TURN)[:, None].astype(np.float32)
+            slopes[:, k] = (self.residuals(nudged) - now) / _STEP
+        weights = huber_weights(now, _TURN)
+        size = len(effects) + 1
+        curvature, gradient = np.zeros((size, size)), np.zeros(size)
+        for rows, parts, effects_at in self._alike:
+            own, weighted = slopes[rows], slopes[rows] * weights[rows, None]
+            square = own.T @ weighted
+            curvature[np.ix_(effects_at, effects_at)] += square[np.ix_(parts, parts)]
+            gradient[effects_at] += (weighted.T @ now[rows])[parts]
+        curvature, gradient = curvature[:-1, :-1], gradient[:-1]
         prior = 1 / self._pool.sigmas**2
-        curvature = (slopes.T @ weighted).astype(np.float64)
         curvature[np.diag_indices_from(curvature)] += prior
-        gradient = weighted.T @ now.astype(np.float32) + prior * effects
-        return curvature, np.asarray(gradient, dtype=np.float64)
+        return curvature, gradient + prior * effects
+
+
+def _alike(pool: Pool, rows: Ints) -> list[tuple[Ints, Ints, Ints]]:
+    """Return which residuals the same effects act on: residuals, components, effects."""
+    kinds, of = np.unique(pool.at.reshape(-1, pool.at.shape[2]), axis=1, return_inverse=True)
+    component = np.repeat(np.arange(len(COMPONENTS)), len(LEVELS))
+    return [
+        (np.flatnonzero(of[rows] == number), component[kind >= 0], kind[kind >= 0])
+        for number, kind in enumerate(kinds.T)
+    ]
 
 
 def solve(data: Measured, timed: frozenset[str], *, rounds: int = 25) -> tuple[Pool, Floats]:

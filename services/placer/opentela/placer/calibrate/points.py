@@ -164,7 +164,7 @@ def _point(row: Mapping[str, str]) -> Point | None:
         pp=_size(row["pp"] or "1"),
         ep=ep,
         w_dtype=_stored(facts.stored(row)),
-        kv_dtype=_stored(row["kv_dtype"] or _kv_dtype(row)),
+        kv_dtype=_stored(row["kv_dtype"] or facts.kv_stored(row) or _kv_dtype(row)),
         engine=engine,
         build=row["engine_ver"] if row["model"] in _GUESSING else "",
         **_limits(row),

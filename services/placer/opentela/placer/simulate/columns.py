@@ -34,6 +34,8 @@ class Columns(NamedTuple):
     bits: Floats
     is_latent: Floats
     is_own_kv: Floats
+    is_windowed: Floats
+    is_blocks8: Floats
     layers: Floats
     dense_layers: Floats
     expert_layers: Floats
@@ -166,6 +168,8 @@ def _of_model(shape: ReplicaShape) -> _Cells:
     return (
         float(mla),
         float(model.kv_heads == model.heads and not mla),
+        float(model.window > 0 and model.full_attention_every == 0),
+        float(model.fp8_blocks and shape.w_dtype == "fp8" and shape.gpu.flops_fp8 > 0),
         model.layers,
         model.layers - expert_layers,
         expert_layers,

@@ -93,7 +93,7 @@ def factor(z: Floats, component: str) -> Floats:
 
 def _engine(c: Columns, z: Floats, rows: Floats) -> Floats:
     host = factor(z, "host") * BASES["host"]
-    told = np.where(c.peers * c.pp > 1, factor(z, "host_tp") * BASES["host_tp"], 0.0)
+    told = factor(z, "host_tp") * BASES["host_tp"] * np.log2(c.peers * c.pp)
     layer = factor(z, "layer") * BASES["layer"] * c.layers
     return host + told + layer + factor(z, "seq") * BASES["seq"] * rows
 
@@ -134,6 +134,7 @@ def _product(c: Columns, z: Floats, kind: _Weights, shape: tuple[Floats, Floats,
         quantised=_ACTIVATION_BYTES * m * k / c.bandwidth,
     )
     slower = np.where(c.bits < _HALF_BITS, factor(z, "quant4"), factor(z, "quant"))
+    slower = slower * np.where(c.is_blocks8 > 0, factor(z, "blocks8"), 1.0)
     slower = np.where(size < _ACTIVATION_BYTES, slower, 1.0)
     return np.where(n * k > 0, kind.curve[..., 0] * factor(z, "floor") + busy * slower, 0.0)
 
@@ -166,6 +167,7 @@ def _decode(c: Columns, z: Floats, work: Work) -> Floats:
     busy = np.hypot(moved, done) + work.decoding * c.decode[..., 3]
     floor = np.where(work.decoding > 0, c.decode[..., 0], 0.0) * factor(z, "floor")
     own = np.where(c.is_own_kv > 0, factor(z, "own_kv"), 1.0)
+    own = own * np.where(c.is_windowed > 0, factor(z, "windowed"), 1.0)
     return c.layers * (floor + busy * factor(z, "decode") * own)
 
 
