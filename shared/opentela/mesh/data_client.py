@@ -7,13 +7,13 @@ once and surely. Beside it, control messages go through `NatsBus`, over a connec
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
 from opentela.core.errors import MeshUnavailableError
 from opentela.core.rng import Rng
 from opentela.mesh.access import Access, Server
 from opentela.mesh.data_connection import DataConnection
-from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Fault, Keeper, OnState
+from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Fault, Keeper, Kept, OnState
 from opentela.mesh.nats_wire import NO_RESPONDERS, Message
 from opentela.mesh.seldom import Seldom
 from opentela.telemetry import log as logs
@@ -55,7 +55,7 @@ class _Subscription(NamedTuple):
     on_no_responders: OnMessage
 
 
-class DataClient:
+class DataClient(Kept):
     """Publish and subscribe on the data subjects; made by `connect`."""
 
     def __init__(
@@ -75,22 +75,6 @@ class DataClient:
         self._keeper = Keeper(
             self, access, name=name, carries="data", rng=spread, on_state=self._tell
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def state(self) -> BusState:
-        """How we and the mesh are to each other."""
-        return self._keeper.state
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether a server of the mesh has us, and knows of every subscription."""
-        return self.state is BusState.CONNECTED
 
     @property
     def is_congested(self) -> bool:
@@ -156,15 +140,6 @@ class DataClient:
         connection, self._connection = self._connection, None
         if await self._keeper.close() and connection is not None:
             await connection.leave()
-
-    async def open(self, timeout_s: float | None) -> None:
-        """Connect for the first time, and stay so until `close`.
-
-        Raises:
-            CredentialError: The mesh refuses the access.
-            MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
-        """
-        await self._keeper.open(timeout_s)
 
     # What the keeper calls.
 

@@ -5,9 +5,10 @@ about it is decided here once.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 from opentela.core.errors import CredentialError, MeshUnavailableError
 from opentela.core.rng import Rng
@@ -170,3 +171,38 @@ class Keeper:
             self.state = state
             if self._on_state is not None:
                 self._on_state(state, reason)
+
+
+class Kept(ABC):
+    """What both clients are beside their messages; each makes its keeper."""
+
+    _keeper: Keeper
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def state(self) -> BusState:
+        """How we and the mesh are to each other."""
+        return self._keeper.state
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server of the mesh has us, and we have every subscription there."""
+        return self.state is BusState.CONNECTED
+
+    async def open(self, timeout_s: float | None) -> None:
+        """Connect for the first time, and stay so until `close`.
+
+        Raises:
+            CredentialError: The mesh refuses the access.
+            MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
+        """
+        await self._keeper.open(timeout_s)
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Send what was published and leave the mesh."""

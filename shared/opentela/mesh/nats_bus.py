@@ -6,7 +6,7 @@ helps nobody, and whoever must be heard says it again when told that the bus is 
 
 import random
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final
 
 from nats import errors
 from nats.aio.msg import Msg
@@ -16,7 +16,7 @@ from opentela.core.errors import CredentialError, MeshUnavailableError, WireErro
 from opentela.core.rng import Rng
 from opentela.mesh.access import Access, Server
 from opentela.mesh.bus import Handler, Message
-from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Keeper, OnState
+from opentela.mesh.keeper import CONNECT_TIMEOUT_S, BusState, Keeper, Kept, OnState
 from opentela.mesh.nats_connection import BROKEN, Connection, cancellable, unsubscribe
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
@@ -69,7 +69,7 @@ class _Subscription:
         await self._bus.withdraw(self)
 
 
-class NatsBus:
+class NatsBus(Kept):
     """Publish, subscribe and request over the mesh; made by `connect`."""
 
     def __init__(
@@ -83,22 +83,6 @@ class NatsBus:
         self._keeper = Keeper(
             self, access, name=name, carries="control", rng=spread, on_state=on_state
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def state(self) -> BusState:
-        """How we and the mesh are to each other."""
-        return self._keeper.state
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether a server of the mesh has us, and we have every subscription there."""
-        return self.state is BusState.CONNECTED
 
     @property
     def is_answering(self) -> bool:
@@ -205,15 +189,6 @@ class NatsBus:
         connection, self._connection = self._connection, None
         if await self._keeper.close() and connection is not None:
             await connection.leave()
-
-    async def open(self, timeout_s: float | None) -> None:
-        """Connect for the first time, and stay so until `close`.
-
-        Raises:
-            CredentialError: The mesh refuses the access.
-            MeshUnavailableError: Nobody answers for *timeout_s*; None waits for ever.
-        """
-        await self._keeper.open(timeout_s)
 
     # What the keeper calls.
 
