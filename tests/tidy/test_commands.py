@@ -60,4 +60,7 @@ def _fault(commands: dict[str, click.Command], words: list[str]) -> str:
 
 def _has_option(command: click.Command, word: str) -> bool:
     context = click.Context(command, help_option_names=["-h", "--help"])
-    return any(word in parameter.opts for parameter in command.get_params(context))
+    return any(
+        word in (*parameter.opts, *parameter.secondary_opts)
+        for parameter in command.get_params(context)
+    )
