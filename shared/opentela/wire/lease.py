@@ -36,12 +36,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         lease_s: Others may take over when the entry has not changed for so long.
         ahead: By how much terms are ahead of revisions, since agents once knew of later terms than
             the bucket had revisions. Whoever takes over keeps it.
+        settings: Fingerprint of what it is told to do, by which others see whether theirs differ.
     """
 
     placer: str = ""
     instance: str = ""
     lease_s: float = 0.0
     ahead: int = 0
+    settings: str = ""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

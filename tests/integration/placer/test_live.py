@@ -69,6 +69,19 @@ async def test_one_acts_and_the_other_follows_when_it_leaves() -> None:
         assert terms == sorted(set(terms))
 
 
+async def test_who_follows_with_other_settings_says_so() -> None:
+    """What it would change is seen only when it takes over."""
+    async with TestMesh(has_jetstream=True) as mesh:
+        field = Field(mesh)
+        other = msgspec.structs.replace(CONFIG, models=())
+        async with field.registry(), placer(mesh, CONFIG) as one:
+            await until(lambda: one.status()["leads"] is True)
+            async with placer(mesh, other, name="placer2") as two:
+                notes = ["placer1 leads with other settings: give both placers the same"]
+                await until(lambda: two.status()["notes"] == notes)
+                assert one.status()["notes"] == []
+
+
 async def test_without_jetstream_nothing_is_moved_unless_that_is_said() -> None:
     """A placer that cannot know whether another leads does not act."""
     async with TestMesh() as mesh:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.placer.live import parts
 
 from opentela.core.errors import ConfigError
-from opentela.placer.live.checks import check
+from opentela.placer.live.checks import check, fingerprint
 from opentela.placer.live.config import (
     DemandConfig,
     LeaseConfig,
@@ -94,3 +94,16 @@ def test_times_that_contradict_each_other_are_refused() -> None:
 def test_a_gpu_that_the_catalogue_does_not_know_is_refused() -> None:
     """Everything at agents that have it would fit nowhere, and nobody be told why."""
     assert "h1OO" in fault(parts.config("a", hardware={"NVIDIA H100": "h1OO"}))
+
+
+def test_placers_that_would_decide_alike_have_the_same_fingerprint() -> None:
+    """Whatever their own access files, pages and logs are."""
+    one = parts.config("a", "b")
+    alike = msgspec.structs.replace(one, access="other.toml", dry_run=True)
+    assert fingerprint(one) == fingerprint(alike)
+    others = (
+        parts.config("a"),
+        msgspec.structs.replace(one, plan=msgspec.structs.replace(one.plan, gain_min=0.5)),
+        msgspec.structs.replace(one, hardware={"x": "h100-80g-sxm"}),
+    )
+    assert len({fingerprint(other) for other in (one, *others)}) == 4

@@ -240,3 +240,13 @@ def test_it_is_said_why_one_leads_no_more() -> None:
     assert "ran out" in one.why_lost("own")
     one.leader = "other"
     assert one.why_lost("own") == "other leads"
+
+
+def test_who_follows_knows_whether_the_leader_has_other_settings() -> None:
+    """One that has given the lease back, or says nothing of them, has none."""
+    one = Lease(placer="one", instance="i", lease_s=LEASE_S, renew_s=RENEW_S, settings="ours")
+    one.step(0.0, e.Tick())
+    for told, differs in (("theirs", True), ("ours", False), ("theirs", True), ("", False)):
+        entry = Entry(placer="two", instance="j", lease_s=LEASE_S, settings=told)
+        one.step(0.0, e.Seen(held=Held(revision=7, entry=entry)))
+        assert one.differs is differs

@@ -1,5 +1,6 @@
 """What no placer can work with, found before it begins; each fault in one line."""
 
+import hashlib
 import math
 from typing import Final
 
@@ -15,6 +16,12 @@ RENEWED_SHARE: Final = 0.4
 """Of a lease, within which it is renewed: so that one renewal may be lost."""
 _ENDLESS: Final = frozenset({"ttft_s", "tpot_s", "e2e_s"})
 """Fields that may be without end: nothing is promised."""
+
+
+def fingerprint(config: PlacerConfig) -> str:
+    """Return what two placers have in common that would decide alike."""
+    parts = (config.models, config.hardware, config.demand, config.plan, config.moves, config.lease)
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:16]
 
 
 def check(config: PlacerConfig) -> None:

@@ -77,12 +77,15 @@ class Lease:
     Attributes:
         term: Under which it leads, 0 when it does not.
         leader: Who leads as far as it knows.
+        differs: Whether who leads is told to do other things than this one.
         why_not: Why nothing is known of the lease; empty when something is.
     """
 
-    def __init__(self, *, placer: str, instance: str, lease_s: float, renew_s: float) -> None:
+    def __init__(
+        self, *, placer: str, instance: str, lease_s: float, renew_s: float, settings: str = ""
+    ) -> None:
         assert renew_s < lease_s * (1 - _DRIFT), "no time to renew"
-        self._mine = Entry(placer=placer, instance=instance, lease_s=lease_s)
+        self._mine = Entry(placer=placer, instance=instance, lease_s=lease_s, settings=settings)
         self._renew_s = renew_s
         self._base = 0
         self._asked_ahead = 0
@@ -94,6 +97,7 @@ class Lease:
         self._seen_at = -_NEVER
         self.term = 0
         self.leader = ""
+        self.differs = False
         self.why_not = "not asked yet"
 
     def leads(self, now: float) -> bool:
@@ -164,6 +168,8 @@ class Lease:
             self._seen, self._seen_at = held, now
         self._keep_ahead(held.entry.ahead)
         self.leader = held.entry.placer
+        # One that has given the lease back, or is of an earlier release, tells nothing.
+        self.differs = held.entry.settings not in {"", self._mine.settings}
         if held.entry.instance == self._mine.instance:
             # A write of ours that was not answered. How long it holds nobody knows; write anew.
             return [Write(revision=revision, entry=self._mine)]
@@ -188,7 +194,7 @@ class Lease:
         # What an agent has told since is not written yet.
         is_whole = self._asked_ahead == self._mine.ahead
         self._next = sent_at + (self._renew_s if is_whole else self._renew_s / 2)
-        self.leader = self._mine.placer
+        self.leader, self.differs = self._mine.placer, False
         self._base = self._base or revision
         self.term = self._base + self._asked_ahead
         return []

@@ -12,6 +12,7 @@ from opentela.core import ids
 from opentela.core.rng import Rng
 from opentela.placer.live import account, lease
 from opentela.placer.live import messages as m
+from opentela.placer.live.checks import fingerprint
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Decided
 from opentela.placer.live.demand import Demands
@@ -66,6 +67,7 @@ class PlacerMachine:
             instance=instance,
             lease_s=config.lease.lease_s,
             renew_s=config.lease.renew_s,
+            settings=fingerprint(config),
         )
         self._own_term = int(wall * 1000)
         self._epoch = 0
@@ -114,6 +116,10 @@ class PlacerMachine:
         if self._config.dry_run or self._config.lease.kind == "none":
             return ""
         return "" if self._lease.term else self._lease.why_not
+
+    def differs_from(self) -> str:
+        """Return who leads and is told to do other things than this one; nobody if all is well."""
+        return self._lease.leader if self._lease.differs and not self._is_leading else ""
 
     def next_deadline(self) -> float:
         """Return when to tick at the latest."""
@@ -300,7 +306,9 @@ class PlacerMachine:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        return (*self.decided.notes, *self.mover.notes())
+        other = self.differs_from()
+        odd = (f"{other} leads with other settings: give both placers the same",) if other else ()
+        return (*odd, *self.decided.notes, *self.mover.notes())
 
     def _is_moving(self) -> bool:
         return any(_is_moving(one) for one in self.fleet.lives.values())

@@ -37,6 +37,7 @@ class Report:
     def __init__(self, machine: PlacerMachine) -> None:
         self._machine = machine
         self._lost_usage = 0
+        self._differs = ""
         _leads.set_function(lambda: float(machine.is_leading))
         _agents.set_function(lambda: len(machine.fleet.agents))
         for name in STATES:
@@ -50,6 +51,12 @@ class Report:
         """Report how many usage records could not be kept in all."""
         _lost.inc(total - self._lost_usage)
         self._lost_usage = total
+
+    def differs(self, leader: str) -> None:
+        """Report that *leader* leads with other settings; once, until it does no more."""
+        if leader and leader != self._differs:
+            log.warning("settings_differ", leader=leader)
+        self._differs = leader
 
     def told(self, event: AuditEvent) -> None:
         """Report what the placer tells."""

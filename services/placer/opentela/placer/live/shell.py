@@ -167,6 +167,7 @@ class PlacerShell:
             # All at once: there may be thousands a second.
             self._step(m.Used(records=records))
         self._report.lost_usage(self._ear.lost)
+        self._report.differs(self._machine.differs_from())
         self._step(event)
         reason = self._machine.why_not()
         self._on_ready(not reason, reason)
