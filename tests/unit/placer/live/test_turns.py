@@ -45,6 +45,14 @@ def test_who_has_not_waited_for_long_must_be_worth_more() -> None:
         assert [turn.model for turn in turns(one, FULL, set(FULL), [], ["d"])] == found
 
 
+def test_who_has_had_its_turn_gives_way_to_who_is_worth_more_at_all() -> None:
+    """It was not worth its place before either."""
+    for worth, found in ((2.1, ["d"]), (1.9, [])):
+        one = problem(FULL, a=9.0, b=2.0, c=9.0, d=worth)
+        made = turns(one, FULL, set(FULL), [], ["d"], guests=["b"])
+        assert [turn.model for turn in made] == found
+
+
 def test_where_there_is_room_nobody_makes_any() -> None:
     """The one who waited has it; for others the solver decides."""
     kept = {group("a"): 1}

@@ -53,6 +53,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         stopped: What was stopped a short while ago.
         idle: Models that nobody has asked for since so long that they need not be kept.
         owed: Models that were stopped so that they could run elsewhere, and do not yet.
+        guests: Models that run because they had waited for long.
     """
 
     asked: tuple[Asked, ...]
@@ -64,6 +65,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     stopped: tuple[Group, ...] = ()
     idle: tuple[str, ...] = ()
     owed: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,7 +243,8 @@ class Planner:
         """Return the first solution, or a later one that is worth more by far."""
         plan = self._config.plan
         best: Choice | None = None
-        for found in solutions(problem, question.asked, late, plan, notes):
+        asked, guests = question.asked, question.guests
+        for found in solutions(problem, asked, late, plan, notes, guests=guests):
             choice = self._choice(problem, question, found, late)
             if best is None or choice.worth - best.worth >= plan.gain_min:
                 best = choice

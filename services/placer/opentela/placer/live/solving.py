@@ -59,6 +59,8 @@ def solutions(
     late: tuple[str, ...],
     plan: PlanConfig,
     notes: list[str],
+    *,
+    guests: tuple[str, ...] = (),
 ) -> Iterator[Found]:
     """Yield what may be done: at first what is done if nothing else is better by far.
 
@@ -68,6 +70,7 @@ def solutions(
         late: Models that are to wait no more, the first in turn first.
         plan: The operator's wishes.
         notes: Gets what stands in the way of more.
+        guests: Models that run because they had waited for long.
     """
     limits = Limits(time_s=plan.solver_s, gap=plan.gap)
     if not problem.pools or not problem.demands:
@@ -86,7 +89,8 @@ def solutions(
     mine = _last(problem, asked)
     # Nobody gives up the last replica of a model that is asked for; so none is planned to.
     kept = {**problem.locked, **{group: problem.locked.get(group, 0) + 1 for group in mine}}
-    made = turns(problem, kept, mine, late, _others(problem, asked, late, plan.wait_max_s))
+    others = _others(problem, asked, late, plan.wait_max_s)
+    made = turns(problem, kept, mine, late, others, guests=guests)
     losers = {loser for turn in made for loser in turn.losers}
     locked = {
         group: n for group, n in kept.items() if group not in mine or group.model not in losers

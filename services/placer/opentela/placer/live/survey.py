@@ -61,6 +61,7 @@ class Survey:
             stopped=tuple(sorted(self._mover.stopped)),
             idle=self._idle(now) if learnt else (),
             owed=self._owed(now, running),
+            guests=tuple(sorted({one.model for one in self._fleet.lives.values() if one.is_turn})),
         )
 
     def running(self, now: float, wall: float) -> dict[Group, int]:

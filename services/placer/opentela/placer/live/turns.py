@@ -51,6 +51,8 @@ def turns(
     last: Collection[Group],
     late: Sequence[str],
     others: Sequence[str] = (),
+    *,
+    guests: Collection[str] = (),
 ) -> list[Turn]:
     """Return for whom room can be made, and by whom.
 
@@ -60,6 +62,7 @@ def turns(
         last: Groups in *kept* of which one is the last replica of a model, and may be given up.
         late: Models that run nowhere and have waited for long enough, the first in turn first.
         others: Those that run nowhere and have not, most valuable first.
+        guests: Models that run for their turn: they give way to whoever is worth more at all.
     """
     rooms = filled(problem, kept)
     worth = _worth(problem.demands)
@@ -76,7 +79,8 @@ def turns(
         if not plans:
             continue
         lost, _, group, losers = min(plans)
-        if model not in late and (not losers or lost * HOLD > worth[model]):
+        held = sum(worth[one.model] * (one.model not in guests) for one in losers) * (HOLD - 1)
+        if model not in late and (not losers or lost + held > worth[model]):
             continue  # there is room, or it is no better
         for one in losers:
             rooms[one.pool].add(one, -1)
