@@ -147,7 +147,7 @@ def _options(service: str) -> list[Callable[[Callable[..., Any]], Any]]:
             "overrides",
             metavar="FIELD=VALUE",
             multiple=True,
-            help=f"Set one field; overrides the file and OTELA_{_variable(service)}__…; repeatable.",
+            help=f"Set one field, over the file and OTELA_{_variable(service)}__…; repeatable.",
         ),
         click.option(
             "--print-config",

@@ -214,14 +214,17 @@ def _times(percentiles: Sequence[float], slowest_s: float) -> str:
 
 _PAGE: Final = """# Churn
 
-Engines come and go at random while clients keep sending requests. `make churn MINUTES=10` runs this
-and writes this page; `tests/e2e/test_churn.py` runs a small version. A killed engine is restarted by
-its supervisor. A node that is killed, or that leaves gracefully, comes back some seconds later. Half
-of the clients use a router that is reached over the mesh, half one that sessions have called home.
+Engines come and go at random while clients keep sending requests. `make churn MINUTES=10` runs
+this and writes this page; `tests/e2e/test_churn.py` runs a small version. A killed engine is
+restarted by its supervisor. A node that is killed, or that leaves gracefully, comes back some
+seconds later. Half of the clients use a router that reaches sessions over the mesh, half one that
+sessions have called home.
 
-A checker that knows only who died and when verifies three rules: every request that is not streamed
-succeeds; a stream breaks only if its own session was killed while it ran, and then ends with an error
-event; complete answers are complete, and broken ones are a beginning of the full answer.
+A checker that knows only who died and when verifies three rules:
+
+- every request that is not streamed succeeds;
+- a stream breaks only if its own session was killed while it ran, and ends with an error event;
+- complete answers are complete, and broken ones are a beginning of the full answer.
 
 {table}
 

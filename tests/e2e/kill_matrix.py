@@ -295,10 +295,10 @@ remains is checked by `tests/e2e/test_kill_matrix.py`.
   time of the first failed request. A request that hits the fault earlier is retried at the other
   site, so that none fails.
 - *Gone*: the time until the victim's processes have ended, including the engine's children.
-  *Remained*: which of the site's supervisor, guardian, engine and engine's child still live then; the
-  next launch of an engine is not counted.
-- *Ended by*: whether the product recovers by itself, or somebody starts the part again or resumes it
-  (a service manager; here, the test).
+  *Remained*: which of the site's supervisor, guardian, engine and engine's child still live then;
+  the next launch of an engine is not counted.
+- *Ended by*: whether the product recovers by itself, or somebody starts the part again or resumes
+  it (a service manager; here, the test).
 - There is one hub in this setup. Without it, the router and the sites cannot reach each other, and
   requests in that time fail. A router at a site's own leaf keeps serving from that site.
 

@@ -184,7 +184,7 @@ class EngineConnection(asyncio.Protocol):
         return True
 
     def _familiar(self, data: bytes) -> tuple[Familiar, AnswerHead] | None:
-        """Return how the head of the whole answer in *data* is known, if its next body has a length.
+        """Return how the whole answer's head in *data* is known, if its next body has a length.
 
         The parser has read it: an answer whose body ends elsewhere than its length says is none.
         """

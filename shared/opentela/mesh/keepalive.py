@@ -13,7 +13,7 @@ RIDES_AFTER: Final = 0.75
 """Intervals of silence after which a ping rides with the next message. Beats come every half
 interval, so each second one takes a ping along, and none takes one too early."""
 ALONE_AFTER: Final = 1.125
-"""Intervals of silence after which it is sent alone; two beats, late by their jitter, are sooner."""
+"""Intervals of silence after which it is sent alone; two beats, late by jitter, are sooner."""
 LOST_AFTER: Final = 3.0
 """Intervals of silence after which a server is given up: 6 s, as servers do with clients. What was
 asked in them has been unanswered for nearly two."""
@@ -33,8 +33,8 @@ class KeepAlive:
     """Watches over one connection; whoever has it tells what is heard and sent.
 
     Whatever arrives is a sign of life. After a ping that travelled alone the next message takes one
-    along early, to be in step with beats from then on. Time in which we stood still ourselves, and so heard
-    nothing, does not count as the server's silence.
+    along early, to be in step with beats from then on. Time in which we stood still ourselves, and
+    so heard nothing, does not count as the server's silence.
 
     Attributes:
         wake_at: `step` has something to say then, unless the server is heard before.

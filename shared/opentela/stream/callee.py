@@ -220,7 +220,7 @@ class Callee:
         return [Credit(self.stream, window.granted)]
 
     def answers(self, now: float, size: int) -> Timings | None:
-        """Take a whole answer of *size* bytes, of which nothing came before: it leaves as one frame.
+        """Take a whole answer of *size* bytes, with nothing before it: it leaves as one frame.
 
         Nearly every short answer is one. Returns what its head tells of times, and the stream has
         ended; None changes nothing, and the answer is for `step`.

@@ -141,7 +141,7 @@ async def test_a_session_says_why_it_is_as_it_is(looked: Looked) -> None:
     assert msgspec.json.decode(out)["session"] == session
     code, out, err = await looked.output("sessions", "--explain", "nobody")
     assert (code, out) == (2, "")
-    assert "--explain 'nobody': no session of the mesh" in err
+    assert "--explain 'nobody' matches no session;" in err
 
 
 async def test_the_status_of_a_mesh_elsewhere(looked: Looked) -> None:

@@ -30,7 +30,7 @@ def effort() -> Effort:
 
 
 def two(*, rate: float = 1.0) -> Problem:
-    """Return two models that either GPU serves; a quick one six times a second, a slow one twice."""
+    """Return two models that either GPU serves; a fast one six times a second, a slow one twice."""
     return Problem(
         pools=(QUICK, SLOW),
         demands=tuple(Demand(model=name, rate_rps=rate) for name in "ab"),

@@ -180,7 +180,7 @@ def _gaps(problem: Problem, target: Counts, models: Iterable[str]) -> Gaps:
 
 
 def _lost(problem: Problem, target: Counts, model: str) -> float:
-    """Return what is lost of *model* while it is loaded elsewhere, of its worth until the horizon."""
+    """Return what of *model*'s worth until the horizon is lost while it loads elsewhere."""
     share = min(1.0, _load_s(problem, target, model) / problem.horizon_s)
     return _worth(problem.demands).get(model, 0.0) * share
 

@@ -56,7 +56,7 @@ _WHAT: Final = (
         show_default=True,
         help="Engine that serves it.",
     ),
-    _option("--agent", "is_agent", is_flag=True, help="Run `otela agent`: a placer chooses the models."),
+    _option("--agent", "is_agent", is_flag=True, help="Run otela agent: a placer chooses models."),
     _option("--name", default="", help="Name of the service. [default: from the model]"),
     _option("--access", metavar="FILE", help="Access file of a provider."),
     _option("--site", default="", help="Name of the site, as for otela start."),
