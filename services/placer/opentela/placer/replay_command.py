@@ -239,6 +239,8 @@ def as_json(made: Replayed) -> bytes:
     return msgspec.json.encode(made)
 
 
+_HOURS_FROM: Final = 2.0
+"""Hours below which a time is told in minutes."""
 _WHOLE_HOURS_FROM: Final = 10.0
 _HEADER: Final = (
     "placement", "size", "GPUs", "GPU-hours", "as promised", "mean s", "P99 s", "TTFT P99 s",
@@ -258,7 +260,7 @@ def _cells(one: Run) -> tuple[str, ...]:
 def show(made: Replayed, page: Path) -> None:
     """Print the figures for people."""
     console = screen()
-    title = f"{made.judged} requests of {made.models} models in {made.hours:.1f} h"
+    title = f"{made.judged} requests of {made.models} models in {_span(made.hours)}"
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
     for place, name in enumerate(_HEADER):
         table.add_column(name, justify="right" if place else "left")
@@ -290,6 +292,10 @@ def _hours(amount: float) -> str:
     return f"{amount:.0f} GPU-hours" if amount >= _WHOLE_HOURS_FROM else f"{amount:.2g} GPU-hours"
 
 
+def _span(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= _HOURS_FROM else f"{60 * hours:.0f} min"
+
+
 def write(made: Replayed, folder: Path) -> Path:
     """Write plots, figures and the page into *folder*; return the page."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -312,7 +318,7 @@ def _page(made: Replayed, pictures: dict[str, bytes]) -> str:
     page = Page(f"Replay of {made.trace}")
     page.text(
         f"{made.requests} requests of {made.models} models; placements learnt from the first part,"
-        f" the last {made.hours:.1f} h ({made.judged} requests) are judged. Sizes are multiples of"
+        f" the last {_span(made.hours)} ({made.judged} requests) are judged. Sizes are multiples of"
         " the nodes. Every placement has the same router; times come from the analytic simulator."
     )
     page.heading("Placements")

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from opentela.placer.replay.run import Run, Way
 
@@ -28,11 +29,13 @@ def frontier(runs: Sequence[Run]) -> bytes:
     left, right = figure.subplots(1, 2)
     _lines(left, runs, lambda run: 100 * run.outcome.slo_attained)
     left.set_ylabel("requests served as promised, %")
-    left.legend(loc="lower right")
+    left.legend(loc="best", framealpha=1.0)
     finite = [run.outcome.p99_s for run in runs if np.isfinite(run.outcome.p99_s)]
     top = 3 * max(finite, default=1.0)
     _lines(right, runs, lambda run: min(run.outcome.p99_s, top))
     right.set_yscale("log")
+    right.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:,.0f}")
+    right.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.0, 0.4)))
     right.set_ylabel("99th percentile of a request's time, s")
     if len(finite) < len(runs):
         right.axhline(top, color="grey", linestyle=":", linewidth=1)
@@ -72,12 +75,12 @@ def models(runs: Sequence[Run]) -> bytes:
             100 * share,
             where="post",
             color=_COLOURS[run.way],
-            label=f"{run.way}, {run.outcome.gpu_hours:.0f} GPU-hours",
+            label=f"{run.way}, {run.outcome.gpu_hours:.3g} GPU-hours",
         )
     axes.set_xlabel("requests of a model served as promised, %")
     axes.set_ylabel("models at or below that, %")
     axes.grid(alpha=0.3)
-    axes.legend(loc="upper left")
+    axes.legend(loc="best", framealpha=1.0)
     return _png(figure)
 
 
