@@ -165,9 +165,12 @@ class EngineConnection(asyncio.Protocol):
                 self._break(FailKind.ENGINE_PROTOCOL, f"the engine's answer is no HTTP: {cause}")
                 return
             self._keeps_alive = False
-        if is_first and self._has_ended and self._keeps_alive:
-            self._known = self._familiar(data)
+        if not (is_first and self._has_ended and self._keeps_alive):
+            self._deliver(exchange)
+            return
+        head, body_bytes = self._head, sum(map(len, self._parts))
         self._deliver(exchange)
+        self._known = _familiar(data, head, body_bytes)
 
     def _is_again(self, data: bytes, familiar: Familiar, head: AnswerHead) -> bool:
         """Take a whole answer whose *head* came before; False changes nothing."""
@@ -182,20 +185,6 @@ class EngineConnection(asyncio.Protocol):
         self._head = head
         self._parts.append(data[body_at:])
         return True
-
-    def _familiar(self, data: bytes) -> tuple[Familiar, AnswerHead] | None:
-        """Return how the whole answer's head in *data* is known, if its next body has a length.
-
-        The parser has read it: an answer whose body ends elsewhere than its length says is none.
-        """
-        head, body_bytes = self._head, sum(map(len, self._parts))
-        if head is None or head.status in _NO_BODY:
-            return None
-        body_at = len(data) - body_bytes
-        familiar = Familiar.of(data[:body_at]) if data[:body_at].endswith(b"\r\n\r\n") else None
-        if familiar is None or familiar.length_in(data) != b"%d" % body_bytes:
-            return None
-        return familiar, head
 
     def pause_writing(self) -> None:
         """Note that the engine takes the body more slowly than it comes."""
@@ -294,3 +283,19 @@ class EngineConnection(asyncio.Protocol):
         size, self._untold = self._untold, 0
         if size and self._exchange is not None:
             self._exchange.took(size)
+
+
+def _familiar(
+    data: bytes, head: AnswerHead | None, body_bytes: int
+) -> tuple[Familiar, AnswerHead] | None:
+    """Return how the head of the whole answer in *data* is known, if its next body has a length.
+
+    The parser has read it: an answer whose body ends elsewhere than its length says is none.
+    """
+    if head is None or head.status in _NO_BODY:
+        return None
+    body_at = len(data) - body_bytes
+    familiar = Familiar.of(data[:body_at]) if data[:body_at].endswith(b"\r\n\r\n") else None
+    if familiar is None or familiar.length_in(data) != b"%d" % body_bytes:
+        return None
+    return familiar, head
