@@ -125,7 +125,7 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     horizon_s: Seconds = 3600.0
     gain_min: Share = 0.05
     cool_down_s: Amount = 600.0
-    wait_max_s: Amount = 3600.0
+    wait_max_s: Amount = 7200.0
     turn_s: Amount = 120.0
     swap: Literal["pays", "never"] = "never"
     idle_s: Amount = 0.0
