@@ -56,7 +56,7 @@ def test_a_user_runs_looks_at_and_ends_a_service(site: Site) -> None:
         *("submit", "--name", "tiny", "--access", str(site.access), "--time", "5m", "--", "true"),
         check=False,
     )
-    assert f"the service tiny has job {job} already" in refused
+    assert f"the service tiny already has job {job}" in refused
     gpus = [
         len(
             site.cluster.processes(

@@ -131,4 +131,4 @@ async def test_the_access_of_another_role_is_refused(field: Field, tmp_path: Pat
     accesses.write(access, field.mesh.access(role="router"))
     code, error = await output("--set", f"access={access}")
     assert (code, error.count("\n")) == (2, 1)
-    assert "access of a router" in error
+    assert "access file of a router" in error

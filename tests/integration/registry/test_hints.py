@@ -92,7 +92,7 @@ async def test_only_a_provider_advises(field: Field, tmp_path: Path) -> None:
     accesses.write(file, field.mesh.access(role="tool"))
     code, err = await advise(file, "01M8N7TWTYEETDNH06AF3QJWJJ")
     assert code != 0
-    assert "the access of a tool, not of a provider" in err
+    assert "an access file of a tool, not of a provider" in err
 
 
 async def test_a_routers_word_has_the_dead_found_before_their_beat_is_late(field: Field) -> None:
