@@ -11,11 +11,12 @@ what is structured is a msgpack array that newer peers may lengthen::
     Credit  u64 total                           End    u32 seq | [timings]
     Cancel  reason                              Fail   [kind, definite, retryable, message]
     Invite  [addresses, key, certificate]; of no stream
+    Loan    a word about an engine that is lent, as `loans` reads it; of no stream
 
     meta    [method, path, headers, more, credit, deadline_s, trace, length]
 
 Router to session: Open, Body, Credit, Cancel, Invite.
-Session to router: Head, Data, End, Fail, Credit.
+Session to router: Head, Data, End, Fail, Credit. Either way: Loan.
 The first frame of any kind from the session acknowledges the Open; `Credit` is sent for that
 when nothing else is ready. Credit counts from the start of the stream, so that one that is lost,
 repeated or late does no harm. Both ends speak when they have been silent: an empty `Data`, a
@@ -128,6 +129,13 @@ class Invite(msgspec.Struct, frozen=True):
     certificate: str = ""
 
 
+class Loan(msgspec.Struct, frozen=True):
+    """A word about an engine that a session lends, or a router borrows; *stream* is 0."""
+
+    stream: int
+    word: bytes
+
+
 class Timings(msgspec.Struct, frozen=True, array_like=True):
     """Seconds since the Open arrived, measured at the session."""
 
@@ -187,7 +195,7 @@ class Fail(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-Frame: TypeAlias = Open | Body | Credit | Cancel | Invite | Head | Data | End | Fail
+Frame: TypeAlias = Open | Body | Credit | Cancel | Invite | Head | Data | End | Fail | Loan
 
 _PREFIX: Final = struct.Struct("!BQ")
 _OPEN: Final = struct.Struct("!BQI")
@@ -198,7 +206,7 @@ _HEAD: Final = struct.Struct("!BQHI")
 
 
 class _Kind:
-    OPEN, BODY, CREDIT, CANCEL, HEAD, DATA, END, FAIL, INVITE = range(1, 10)
+    OPEN, BODY, CREDIT, CANCEL, HEAD, DATA, END, FAIL, INVITE, LOAN = range(1, 11)
 
 
 class _OpenMeta(msgspec.Struct, frozen=True, array_like=True):
@@ -365,6 +373,7 @@ _ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
         _PREFIX.pack(_Kind.INVITE, f.stream)
         + _encode(_InvitePart(f.addresses, f.key, f.certificate))
     ),
+    Loan: lambda f: _PREFIX.pack(_Kind.LOAN, f.stream) + f.word,
 }
 
 _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
@@ -377,4 +386,5 @@ _DECODERS: Final[dict[int, Callable[[int, bytes], Frame]]] = {
     _Kind.END: lambda s, p: End(s, _U32.unpack_from(p)[2], _end_part(p[_U32.size :]).timings),
     _Kind.FAIL: _decode_fail,
     _Kind.INVITE: _decode_invite,
+    _Kind.LOAN: lambda s, p: Loan(s, p[_PREFIX.size :]),
 }

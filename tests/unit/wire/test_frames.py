@@ -18,6 +18,7 @@ from opentela.wire.frames import (
     FailKind,
     Frame,
     Head,
+    Loan,
     Open,
     Timings,
 )
@@ -61,6 +62,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         Fail(2**64 - 1, FailKind.REFUSED, definite=True, retryable=True, message="full"),
         "08ffffffffffffffff94a772656675736564c3c3a466756c6c",
     ),
+    (Loan(0, b"word"), "0a0000000000000000776f7264"),
 ]
 
 streams = st.integers(0, 2**64 - 1)
@@ -97,6 +99,7 @@ any_frame: st.SearchStrategy[Frame] = st.one_of(
     st.builds(Data, streams, u32, some_bytes),
     st.builds(End, streams, u32, st.builds(Timings, moments, moments, moments)),
     st.builds(Fail, streams, st.sampled_from(FailKind), st.booleans(), st.booleans(), texts),
+    st.builds(Loan, streams, some_bytes),
 )
 
 
