@@ -30,14 +30,16 @@ SECONDS: Final = 2.0
 MESH: Final = "mesh"
 HOME: Final = "called home"
 DIALLED: Final = "dialled"
+LENT: Final = "lent"
 DIRECT: Final = "direct"
 ON_THE_WAY: Final = {
     MESH: ("router", "hub", "leaf", "supervisor"),
     HOME: ("home", "supervisor"),
     DIALLED: ("dialled", "supervisor"),
+    LENT: ("lent", "supervisor"),
 }
 """By the way that a request takes: whose CPU it costs."""
-ROUTERS: Final = {MESH: "router", HOME: "home", DIALLED: "dialled"}
+ROUTERS: Final = {MESH: "router", HOME: "home", DIALLED: "dialled", LENT: "lent"}
 RPS_RATIO_MIN: Final = 1.1
 CPU_RATIO_MAX: Final = 0.6
 PSS_RATIO_MAX: Final = 0.75
@@ -56,6 +58,7 @@ class Scene(NamedTuple):
             MESH: self.path.router_port,
             HOME: self.path.home_port,
             DIALLED: self.path.dialled_port,
+            LENT: self.path.lent_port,
             **{peer.name: peer.port for peer in self.peers},
         }
 

@@ -14,6 +14,8 @@ from opentela.wire.subjects import SessionPath
 
 ALONE: Final = "direct.same_host=false"
 """Keeps a router from dialling."""
+UNLENT: Final = "direct.engine=false"
+"""Keeps a router from asking the engine itself."""
 BARE: Final = (sys.executable, "-m", "tests.bench.bare")
 ENGINE: Final = (sys.executable, "-m", "tests.bench.engine", "--port", "{port}")
 
@@ -28,6 +30,7 @@ class ServingPath(NamedTuple):
         router_port: Where clients send.
         home_port: A router that the session has dialled; its requests take that connection.
         dialled_port: A router that has dialled the session, on the same host.
+        lent_port: A router that has done so too, and to which the engine is lent.
         timed_port: A second router on the same mesh, which tells where the time went.
         engine_port: The mock engine behind it, for the direct way.
         pids: By role, of everything that works on a request, and of the registry.
@@ -38,6 +41,7 @@ class ServingPath(NamedTuple):
     router_port: int
     home_port: int
     dialled_port: int
+    lent_port: int
     timed_port: int
     engine_port: int
     pids: dict[str, int]
@@ -57,20 +61,25 @@ def start(product: Product, *settings: str, engine: Sequence[str] = ()) -> Servi
     services: dict[str, Service] = {"hub": product.start_hub()}
     services["registry"] = product.start_registry("registry", NOTHING_TO_LEARN)
     services["router"] = product.start_router("router", ALONE, *settings)
+    home = "home.address=127.0.0.1:0"
     timed = product.start_router("timed", "server_timing=true", ALONE, *settings)
-    services["home"] = product.start_router("home", ALONE, "home.address=127.0.0.1:0", *settings)
-    services["dialled"] = product.start_router("dialled", *settings)
+    services["home"] = product.start_router("home", ALONE, UNLENT, home, *settings)
+    services["dialled"] = product.start_router("dialled", UNLENT, *settings)
+    services["lent"] = product.start_router("lent", *settings)
     services["leaf"] = leaf = product.start_leaf("site-a")
     argv: Sequence[str] = (*ENGINE, "--announce", str(announce), *engine)
     services["supervisor"] = product.start_engine(
-        "supervisor", leaf, argv, "door.address=127.0.0.1:0"
+        "supervisor", leaf, argv, "door.address=127.0.0.1:0", "gateway.lends_engine=true"
     )
-    for router in (services["router"], services["home"], services["dialled"], timed):
-        wait_for_models(router, MODEL)
+    for role in ("router", "home", "dialled", "lent"):
+        wait_for_models(services[role], MODEL)
+    wait_for_models(timed, MODEL)
     services["home"].place.fetch(f"{services['home'].url}/v1/chat/completions", ASKED)
     services["supervisor"].wait_for("channel_opened")
     services["dialled"].place.fetch(f"{services['dialled'].url}/v1/chat/completions", ASKED)
     services["dialled"].wait_for("channel_dialled")
+    services["lent"].place.fetch(f"{services['lent'].url}/v1/chat/completions", ASKED)
+    services["lent"].wait_for("engine_borrowed")
     control = product.started("bare", leaf.place, [*BARE, str(leaf.access)])
     control.wait_for_words("answering")
     told = json.loads(announce.read_text())
@@ -79,6 +88,7 @@ def start(product: Product, *settings: str, engine: Sequence[str] = ()) -> Servi
         router_port=_port(services["router"]),
         home_port=_port(services["home"]),
         dialled_port=_port(services["dialled"]),
+        lent_port=_port(services["lent"]),
         timed_port=_port(timed),
         engine_port=told["port"],
         pids={**pids, "engine": told["pid"]},

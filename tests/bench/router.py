@@ -48,12 +48,13 @@ LINKS: Final = {"plain": (False,), "tls": (True,), "both": (False, True)}
 MESH: Final = "mesh"
 HOME: Final = "called home"
 DIALLED: Final = "dialled"
+LENT: Final = "lent"
 """The ways from a router to the session: by hub and leaf, or over its own connection, which one of
 the two opened. (What the figures call direct is the engine, without any router.)"""
 TTFT_RATIO_MAX: Final = 0.1
-RATIOS_MAX: Final = {HOME: 0.85, DIALLED: 0.6}
+RATIOS_MAX: Final = {HOME: 0.85, DIALLED: 0.6, LENT: 0.6}
 """Of what a peer adds at the median, at `BUSY_RATE` and above."""
-WAYS: Final = 3
+WAYS: Final = 4
 """Of ours."""
 BUSY_RATE: Final = 16.0
 P99_ADDED_MAX_MS: Final = 3.0
@@ -86,6 +87,7 @@ class Scene(NamedTuple):
         ports = {"direct": self.path.engine_port, MESH: self.path.router_port}
         ports[HOME] = self.path.home_port
         ports[DIALLED] = self.path.dialled_port
+        ports[LENT] = self.path.lent_port
         ports |= {peer.name: peer.port for peer in self.peers}
         return [Target(name, "127.0.0.1", port, request) for name, port in ports.items()]
 
@@ -237,6 +239,7 @@ async def _cost(scene: Scene) -> list[Figure]:
     }
     home = ours.pop("home")
     ours.pop("dialled")
+    ours.pop("lent")
     at_home = {"home": home, "supervisor": ours["supervisor"]}
     short = await saturated(targets[HOME], at_home, concurrency=CONCURRENCY, seconds=SATURATED_S)
     run = await saturated(targets[MESH], ours, concurrency=CONCURRENCY, seconds=SATURATED_S)
