@@ -85,10 +85,19 @@ def _member(table: Any, role: Any) -> Any:
 
 def frames() -> str:
     """Return the layout of frames, as their module draws it."""
-    module = importlib.import_module("opentela.wire.frames")
+    return _drawn_in("opentela.wire.frames")
+
+
+def loans() -> str:
+    """Return the order of the words about a loan, as their module draws it."""
+    return _drawn_in("opentela.wire.loans")
+
+
+def _drawn_in(name: str) -> str:
+    module = importlib.import_module(name)
     drawn = inspect.cleandoc(module.__doc__ or "").split("::\n\n", 1)[1]
     block = re.match(r"((?: {4}.*\n|\n)+)", drawn)
-    assert block is not None, "the module no longer draws its frames"
+    assert block is not None, f"{name} no longer draws what it says"
     return f"```\n{inspect.cleandoc(block[1]).rstrip()}\n```\n"
 
 
@@ -360,6 +369,7 @@ _METRIC_KINDS: Final = ("counter", "gauge", "histogram")
 MAKERS: Final[dict[str, Callable[[], str]]] = {
     "permissions": permissions,
     "frames": frames,
+    "loans": loans,
     "metrics": metrics,
     "errors": errors,
     "presets": presets,

@@ -87,7 +87,8 @@ def test_a_session_of_another_host_is_dialled_where_its_site_is_named(
             product.start_router(name, setting, place=other_host) for name, setting in sites.items()
         ]
         door = f"door.address={site.address}:0"
-        session = product.start_engine("alpha", leaf, fake_engine("alpha"), door)
+        lends = "gateway.lends_engine=true"
+        session = product.start_engine("alpha", leaf, fake_engine("alpha"), door, lends)
         session.wait_for("session_announced", lifecycle="SERVING")
         assert session.wait_for("door_opened")["tls"] is True
         for router in routers:
@@ -101,6 +102,8 @@ def test_a_session_of_another_host_is_dialled_where_its_site_is_named(
         assert served(other_host, trusts.url)
         assert not list(does_not.events("channel_dialled"))
         assert not list(does_not.events("channel_not_made"))
+        # The engine's loopback is not theirs.
+        assert not list(session.events("engine_lent"))
 
 
 def served(place: Namespace, url: str) -> bool:

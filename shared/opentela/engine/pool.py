@@ -71,7 +71,7 @@ class EngineHttp:
     ) -> None:
         self.address: Final = address
         self.settings: Final = settings or EngineSettings()
-        self._api_key = api_key
+        self.api_key: Final = api_key
         self._host = address.shown
         self._idle: list[EngineConnection] = []
         self._dialling: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class EngineHttp:
         Raises:
             WireError: The request holds what HTTP cannot carry.
         """
-        head = engine_head.request_head(request, host=self._host, api_key=self._api_key)
+        head = engine_head.request_head(request, host=self._host, api_key=self.api_key)
         exchange = Exchange(self, request, head, listener)
         connection = None if request.more else self._pooled()
         if connection is None:

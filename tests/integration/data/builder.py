@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.integration.data.carriers import Scene
+from tests.integration.data.carriers import Scene, gateway_of
 from tests.integration.data.fabric import Fabric
 from tests.integration.data.raw_engine import RawEngine, Script
 
@@ -43,7 +43,7 @@ class Builder:
             engine.address,
             self.stack,
             caller=caller,
-            gateway=gateway,
+            gateway=gateway_of(self.way, gateway),
             api_key=api_key,
             provider=key,
             spawn=self.tasks.spawn,

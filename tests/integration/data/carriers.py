@@ -21,12 +21,15 @@ from opentela.router.home_port import HomePort
 from opentela.stream.caller import CallerSettings
 from opentela.supervisor.config import DoorConfig
 from opentela.supervisor.door import Door
+from opentela.supervisor.gateway import GatewaySettings
 from opentela.tasks import Tasks
 from opentela.testing.mesh import TestMesh, until
 
-WAYS: Final = ("mesh", "home", "home, tls", "direct", "direct, tls")
-"""All that carries frames: every contract of a stream holds over each."""
-CHANNELS: Final = WAYS[1:]
+CHANNELS: Final = ("home", "home, tls", "direct", "direct, tls")
+LOANS: Final = ("home, lent", "direct, lent")
+"""Where a channel stands and the engine is lent over it."""
+WAYS: Final = ("mesh", *CHANNELS, "direct, lent")
+"""All that carries requests: every contract of a stream holds over each."""
 
 Work = Callable[[RawRequest], Awaitable[None]]
 
@@ -88,26 +91,33 @@ class Scene:
         """Connections to the listening end that came to nothing."""
         return (self.door or self.port).refused
 
+    async def _connected(self) -> Channel | None:
+        """Wait for the channel, and for what is lent over it."""
+        await until(lambda: self.channel is not None)
+        if self.way in LOANS:
+            await until(lambda: PATH in self.fabric.link.loans._open)
+        return self.channel
+
     async def connect(self) -> Channel | None:
         """Wait for the channel if there is to be one, without a request; return it."""
         if self.way == "mesh":
             return None
         link = self.fabric.link
-        link._seek_channel(PATH, link._learn(PATH))
-        await until(lambda: self.channel is not None)
-        return self.channel
+        link._seek_channel(PATH)
+        return await self._connected()
 
     async def settle(self) -> Channel | None:
         """Ask once, and wait for the channel if there is to be one; return it."""
         await self.fabric.ask().wait()
         if self.way == "mesh":
             return None
-        await until(lambda: self.channel is not None)
-        return self.channel
+        return await self._connected()
 
     async def open(self, stack: AsyncExitStack, *, known: str = "") -> None:
         """Open what listens for channels; the router takes *known* for the session's key."""
         known = known or self.key.key
+        if self.way in LOANS:
+            self.fabric.link.loans.start()
         if self.way.startswith("home"):
             await self.open_port(stack, known=known)
         elif self.way.startswith("direct"):
@@ -165,6 +175,11 @@ class Scene:
         self.dialler.start()
 
 
+def gateway_of(way: str, settings: GatewaySettings | None = None) -> GatewaySettings:
+    """Return *settings* so that the engine is lent where *way* says so."""
+    return msgspec.structs.replace(settings or GatewaySettings(), lends_engine=way in LOANS)
+
+
 def _tls(way: str) -> Any:
     return "on" if way.endswith("tls") else "off"
 
@@ -176,6 +191,8 @@ async def scene(
     *,
     known: Identity | None = None,
     caller: CallerSettings | None = None,
+    gateway: GatewaySettings | None = None,
+    api_key: str = "",
 ) -> AsyncIterator[Scene]:
     """Yield everything between the router's link and an engine, over one kind of carrier.
 
@@ -184,6 +201,8 @@ async def scene(
         way: One of `WAYS`.
         known: The key that the session's claim bears; its own when None.
         caller: Time-outs of the router's half.
+        gateway: Limits of the session; those of *way* when None.
+        api_key: What the engine asks for.
     """
     async with AsyncExitStack() as stack:
         mesh = await stack.enter_async_context(TestMesh(leaves=("a",)))
@@ -191,7 +210,14 @@ async def scene(
         tasks = await stack.enter_async_context(Tasks())
         key = Identity.new()
         fabric = await Fabric.open(
-            mesh, engine.address, stack, caller=caller, provider=key, spawn=tasks.spawn
+            mesh,
+            engine.address,
+            stack,
+            caller=caller,
+            gateway=gateway or gateway_of(way),
+            api_key=api_key,
+            provider=key,
+            spawn=tasks.spawn,
         )
         made = Scene(fabric, engine, tasks, key=key, way=way)
         await made.open(stack, known=(known or key).key)

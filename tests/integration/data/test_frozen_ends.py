@@ -82,7 +82,7 @@ async def apart(build: Builder, tmp_path: Path) -> AsyncIterator[Apart]:
         await port.start()
         build.stack.push_async_callback(port.close)
         await fabric.reachable()
-        fabric.link._seek_channel(PATH, fabric.link._learn(PATH))
+        fabric.link._seek_channel(PATH)
         await until(lambda: PATH in fabric.link._channels)
         yield Apart(fabric, engine, process)
     finally:

@@ -60,6 +60,8 @@ class Carriers:
             await home.start()
             stack.push_async_callback(home.close)
         direct = self._config.direct
+        if direct.engine:
+            self._link.loans.start()
         if direct.sites or direct.same_host:
             dialler = Dialler(
                 direct,

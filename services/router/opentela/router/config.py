@@ -164,10 +164,13 @@ class DirectConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         sites: Sites whose sessions this router dials, under TLS; `*` for all.
         same_host: Whether it also dials sessions that prove to be on its own host and network;
             without TLS on loopback.
+        engine: Whether requests go directly to the engine of a session on this host that allows it
+            (`gateway.lends_engine`), once there is a connection to the session.
     """
 
     sites: tuple[str, ...] = ()
     same_host: bool = True
+    engine: bool = True
 
 
 class RouterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,8 @@ from opentela.mesh.nats_wire import Message
 from opentela.mesh.seldom import Seldom
 from opentela.mesh.stream_timer import StreamTimer
 from opentela.router.link_stream import MeshStream, Route
-from opentela.router.ports import StreamSink
+from opentela.router.loans import Loans
+from opentela.router.ports import Stream, StreamSink
 from opentela.stream.caller import Caller, CallerSettings, Request
 from opentela.stream.events import (
     TICK,
@@ -33,12 +34,7 @@ from opentela.stream.flood import FloodGuard
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import frames, subjects
-from opentela.wire.frames import (
-    Cancel,
-    FailKind,
-    Headers,
-    Invite,
-)
+from opentela.wire.frames import Cancel, FailKind, Headers, Invite, Loan
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -95,6 +91,7 @@ class MeshLink:
         self.client: Final = client
         self._role = role
         self.instance: Final = rng.randbytes(INSTANCE_BYTES).hex()
+        self.loans: Final = Loans(self.instance, self._publish)
         self._last_stream = int.from_bytes(rng.randbytes(4), "big") << 32
         self._settings = settings or CallerSettings()
         self._streams: dict[int, MeshStream] = {}
@@ -116,7 +113,7 @@ class MeshLink:
     @property
     def in_flight(self) -> int:
         """Return the streams under way."""
-        return len(self._streams)
+        return len(self._streams) + self.loans.in_flight
 
     async def start(self) -> None:
         """Listen for answers; the nearest server of the mesh knows when this returns.
@@ -144,7 +141,7 @@ class MeshLink:
         deadline_s: float,
         trace: str,
         sink: StreamSink,
-    ) -> MeshStream:
+    ) -> Stream:
         """Send a request; everything that follows is told to *sink*, after this call."""
         assert self._timer is not None, "the link is not started"
         self._last_stream += 1
@@ -157,6 +154,8 @@ class MeshLink:
             deadline_s=deadline_s,
             trace=trace,
         )
+        if loaned := self.loans.open(path, number, request, sink):
+            return loaned
         route = self._routes.get(path) or self._learn(path)
         channel = self._channels.get(path)
         if channel is not None and (channel.is_congested or channel.is_doubted):
@@ -170,7 +169,7 @@ class MeshLink:
         stream.begin()
         self._timer.add(number)
         if channel is None and (self._invite or self._dial is not None):
-            self._seek_channel(path, route)
+            self._seek_channel(path)
         return stream
 
     def heard_at(self, path: SessionPath) -> float:
@@ -190,15 +189,12 @@ class MeshLink:
 
     def tell_key(self, path: SessionPath, key: str) -> None:
         """Let a session know that who dials it with *key* is this process."""
-        route = self._routes.get(path) or self._learn(path)
-        told = frames.encode(Invite(0, (), key))
-        self.client.publish(route.subject, told, f"{route.reply_prefix}{_TAIL}")
+        self._publish(path, frames.encode(Invite(0, (), key)))
 
     def invite_home(self, path: SessionPath) -> None:
         """Invite a session that could not be dialled."""
         if self._invite and path not in self._channels:
-            route = self._routes.get(path) or self._learn(path)
-            self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
+            self._publish(path, self._invite)
 
     def invite(self, invite: Invite | None) -> None:
         """Let sessions know from now on where they can dial; None for nowhere."""
@@ -218,6 +214,7 @@ class MeshLink:
         self._senders.pop(channel, None)
         if self._channels.get(path) is channel:
             del self._channels[path]
+        self.loans.lost(path, channel)
         for stream in tuple(self._streams.values()):
             if stream.channel is channel:
                 stream.lose_channel()
@@ -228,6 +225,9 @@ class MeshLink:
         """Take a frame from the session that has proved itself on *channel*."""
         try:
             frame = frames.decode(payload)
+            if type(frame) is Loan:
+                self.loans.take(self._asked.get(self._sender_on(channel)), channel, frame)
+                return
         except WireError as error:
             self._reject(self._sender_on(channel), str(error))
             broken = self._streams.get(frames.stream_broken_by(payload))
@@ -246,6 +246,7 @@ class MeshLink:
         """Withdraw every stream, and listen no more."""
         for stream in tuple(self._streams.values()):
             stream.cancel("the router ended")
+        self.loans.close()
         if self._timer is not None:
             self._timer.close()
             self._timer = None
@@ -300,6 +301,9 @@ class MeshLink:
             return
         try:
             frame = frames.decode(message.payload)
+            if type(frame) is Loan:
+                self.loans.take(self._asked.get(message.subject), None, frame)
+                return
         except WireError as error:
             self._reject(message.subject, str(error))
             broken = self._streams.get(frames.stream_broken_by(message.payload))
@@ -315,7 +319,7 @@ class MeshLink:
             self._heard_at[message.subject] = time.monotonic()
             stream.step(frame)
 
-    def _seek_channel(self, path: SessionPath, route: Route) -> None:
+    def _seek_channel(self, path: SessionPath) -> None:
         now = time.monotonic()
         if now < self._invited_at.get(path, 0.0):
             return
@@ -325,7 +329,12 @@ class MeshLink:
         if self._dial is not None and self._dial(path):
             return
         if self._invite:
-            self.client.publish(route.subject, self._invite, f"{route.reply_prefix}{_TAIL}")
+            self._publish(path, self._invite)
+
+    def _publish(self, path: SessionPath, payload: bytes) -> bool:
+        """Send a frame of no stream over the mesh."""
+        route = self._routes.get(path) or self._learn(path)
+        return self.client.publish(route.subject, payload, f"{route.reply_prefix}{_TAIL}")
 
     # Who sends what is of no use.
 
@@ -385,8 +394,6 @@ class MeshLink:
         stream = self._streams.get(number)
         if stream is not None:
             channel = stream.channel
-            heard_at = (
-                channel.heard_at if channel else self._heard_at.get(stream.route.answers, 0.0)
-            )
+            heard_at = channel.heard_at if channel else self._heard_at.get(stream.answers, 0.0)
             stream.step(Heard(heard_at))
             stream.step(TICK)

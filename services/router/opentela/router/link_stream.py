@@ -118,7 +118,7 @@ class MeshStream:
             self._sink_failed(error)
             return
         for action in caller.step(now, event):
-            tell = _TELL.get(type(action))
+            tell = TELL.get(type(action))
             if tell is None:
                 self._send(action)
                 continue
@@ -194,7 +194,7 @@ class MeshStream:
         self.step(CarrierLost(kind=FailKind.CHANNEL_LOST))
 
 
-_TELL: Final[dict[type, Callable[..., None]]] = {
+TELL: Final[dict[type, Callable[..., None]]] = {
     Acknowledged: lambda sink, _: sink.on_ack(),
     Head: lambda sink, head: (
         sink.on_head(head.status, head.headers)

@@ -43,6 +43,9 @@ class Taker(Protocol):
     def on_frame(self, channel: Channel, payload: bytes) -> None:
         """Take a frame of the router process `channel.peer`."""
 
+    def on_channel_opened(self, channel: Channel) -> None:
+        """Note that a router can be told something."""
+
     def on_channel_congested(self, channel: Channel) -> None:
         """Look whether a router takes less than is sent."""
 
@@ -168,7 +171,7 @@ class Channels:
     # The rest.
 
     def _announce(self, asker: str, key: str) -> None:
-        instance = _instance_of(asker)
+        instance = instance_of(asker)
         self._announced.pop(instance, None)
         until = asyncio.get_running_loop().time() + ANNOUNCED_S
         self._announced[instance] = Announced(asker, key, until)
@@ -188,6 +191,7 @@ class Channels:
     def _opened(self, asker: str, channel: Channel) -> None:
         self._open[asker] = channel
         log.info("channel_opened", session=self._session, router=asker)
+        self._taker.on_channel_opened(channel)
 
     async def _dial(self, asker: str, invite: Invite) -> None:
         try:
@@ -208,7 +212,7 @@ class Channels:
         channel = Channel(self)
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         greeting = SessionGreeting(
-            Hello(wire.VERSION, _instance_of(asker), self._session, nonce),
+            Hello(wire.VERSION, instance_of(asker), self._session, nonce),
             key=invite.key,
             certificate=invite.certificate,
             sign=self._identity.sign,
@@ -233,6 +237,6 @@ class Channels:
             log.info("channel_not_made", session=self._session, reason=reason)
 
 
-def _instance_of(asker: str) -> str:
+def instance_of(asker: str) -> str:
     """Return the process in what stands for it: `….reply.<name>.<instance>.<provider>`."""
     return asker.split(".")[-2]

@@ -134,6 +134,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             engine makes the supervisor hold per request.
         calls_home: Whether to dial routers that invite the session, so that their requests pass no
             server of the mesh.
+        lends_engine: Whether routers on the supervisor's own host may send requests directly to the
+            engine, once they have a connection to the session. They receive the engine's API key,
+            keep these limits in the supervisor's place, and report what they do.
     """
 
     streams_max: Count = 1024
@@ -144,6 +147,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     body_bytes_max: Count = 64 * 1024 * 1024
     window_bytes: Annotated[int, Meta(ge=4096)] = 256 * 1024
     calls_home: bool = True
+    lends_engine: bool = False
 
 
 class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,10 +26,11 @@ from opentela.stream.failures import failure
 from opentela.stream.hearing import CONFIRM_S, Hearers, Hearing
 from opentela.supervisor.channels import Channels, Spawn
 from opentela.supervisor.gateway_stream import GatewayStream, Key, MeshWay, Way
+from opentela.supervisor.lending import Lending
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
 from opentela.wire import control, frames, subjects
-from opentela.wire.frames import Credit, FailKind, Frame, Invite, Open
+from opentela.wire.frames import Credit, FailKind, Frame, Invite, Loan, Open
 from opentela.wire.subjects import SessionPath
 
 log: Final = logs.get_logger()
@@ -68,10 +69,12 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         streams_max: Requests at once; above it they are refused, and routers try elsewhere.
             Each may hold a window of 256 KiB both ways.
         stream: Time-outs and limits of each.
+        lends_engine: Whether routers of this host may ask the engine themselves.
     """
 
     streams_max: int = 1024
     stream: CalleeSettings = CalleeSettings()
+    lends_engine: bool = False
 
 
 class Gateway:
@@ -113,6 +116,7 @@ class Gateway:
             if provider is not None and spawn is not None
             else None
         )
+        self.lending: Final = Lending(self, path, self._settings)
         self._owed: list[tuple[str, bytes]] = []
         self._timer: StreamTimer[Key] | None = None
         self._sid = self._echo_sid = 0
@@ -123,7 +127,7 @@ class Gateway:
     @property
     def in_flight(self) -> int:
         """Return the requests that run; one at least while answers have not left this process."""
-        return len(self._streams) or int(self._has_unsent)
+        return len(self._streams) + self.lending.running or int(self._has_unsent)
 
     @property
     def _has_unsent(self) -> bool:
@@ -146,11 +150,12 @@ class Gateway:
     def drain(self, reason: str = "the session is draining") -> None:
         """Refuse new requests; those that run go on."""
         self._refusal = reason
+        self.lending.recall(reason)
 
     async def wait_idle(self) -> None:
         """Return when no request runs, and every answer has left."""
         self._on_idle = self._on_idle or asyncio.Event()
-        while self._streams:
+        while self._streams or self.lending.running:
             self._on_idle.clear()
             await self._on_idle.wait()
         while self._has_unsent:  # noqa: ASYNC110 - no transport tells that it is empty
@@ -168,6 +173,8 @@ class Gateway:
         self._asking.clear()
         for stream in tuple(self._streams.values()):
             stream.step(BreakOff(FailKind.ENGINE_LOST, reason))
+        self.lending.recall(reason, at_once=True)
+        self.lending.close()
         if self.channels is not None:
             self.channels.close()
         self.client.unwatch(self)
@@ -188,6 +195,8 @@ class Gateway:
         if type(frame) is Invite:
             if self.channels is not None:
                 self.channels.invited(asker, frame)
+        elif type(frame) is Loan:
+            self._take_word(asker, None, frame)
         else:
             self._take((asker, frame.stream), way, frame)
 
@@ -217,7 +226,7 @@ class Gateway:
             return
         asker = self._askers.get(tail, "")
         way = self._ways.get(asker)
-        if way is None or not self._has_stream_on(way):
+        if way is None or not (self._has_stream_on(way) or self.lending.is_owed_by(asker)):
             self._hearers.forget(asker)
             return
         match self._hearers.missed(now, asker):
@@ -228,6 +237,7 @@ class Gateway:
                 for stream in tuple(self._streams.values()):
                     if stream.way is way:
                         stream.step(BreakOff(FailKind.SILENT, "the router is gone"))
+                self.lending.gone(asker)
             case Hearing.WAIT:
                 pass
 
@@ -260,7 +270,14 @@ class Gateway:
         except WireError as error:
             self._reject(error)
             return
-        self._take((channel.peer, frame.stream), channel, frame)
+        if type(frame) is Loan:
+            self._take_word(channel.peer, channel, frame)
+        else:
+            self._take((channel.peer, frame.stream), channel, frame)
+
+    def on_channel_opened(self, channel: Channel) -> None:
+        """Let the router at its other end know what it may do."""
+        self.lending.opened(channel)
 
     def on_channel_congested(self, channel: Channel) -> None:
         """Hold the engine's answers to one router while it takes less than they give."""
@@ -270,6 +287,7 @@ class Gateway:
 
     def on_channel_lost(self, channel: Channel) -> None:
         """Break off what came over a channel."""
+        self.lending.lost(channel)
         for stream in tuple(self._streams.values()):
             if stream.way is channel:
                 stream.lose_channel(self._learn(channel.peer, f"{channel.peer}.0"))
@@ -287,10 +305,31 @@ class Gateway:
             return
         _outcomes[outcome].inc()
         self._remember(key)
-        if self._on_idle is not None and not self._streams:
+        self.settled()
+
+    # What a loan calls.
+
+    def ask_over_mesh(self, asker: str, payload: bytes) -> None:
+        """Send a frame to a router process; `Lending.gone` is told when it is not there."""
+        (self._ways.get(asker) or self._learn(asker, f"{asker}.0")).ask_again(payload)
+
+    def count(self, outcome: str, count: int) -> None:
+        """Count requests that a router ended on its own."""
+        if outcome in _outcomes:
+            _outcomes[outcome].inc(count)
+
+    def settled(self) -> None:
+        """Let go who waits until nothing runs, if nothing does."""
+        if self._on_idle is not None and not self._streams and not self.lending.running:
             self._on_idle.set()
 
     # The rest.
+
+    def _take_word(self, asker: str, channel: Channel | None, frame: Loan) -> None:
+        try:
+            self.lending.take(asker, channel, frame)
+        except WireError as error:
+            self._reject(error)
 
     def _take(self, key: Key, way: Way, frame: Frame) -> None:
         stream = self._streams.get(key)
@@ -310,7 +349,7 @@ class Gateway:
         refusal = self._refusal
         if self.curfew.leave_at:
             refusal = refusal or self.curfew.refusal(_CLOCK.wall(), frame.body)
-        if len(self._streams) >= self._settings.streams_max:
+        if len(self._streams) + self.lending.running >= self._settings.streams_max:
             refusal = refusal or f"the session has {self._settings.streams_max} requests already"
         if refusal or self._timer is None:
             _outcomes[FailKind.REFUSED].inc()

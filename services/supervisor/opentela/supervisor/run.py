@@ -197,7 +197,11 @@ async def _opened(config: SupervisorConfig, access: Access) -> Door | None:
 def gateway_settings(config: GatewayConfig) -> GatewaySettings:
     """Return the limits of each session's gateway."""
     stream = {name: getattr(config, name) for name in CalleeSettings.__struct_fields__}
-    return GatewaySettings(streams_max=config.streams_max, stream=CalleeSettings(**stream))
+    return GatewaySettings(
+        streams_max=config.streams_max,
+        stream=CalleeSettings(**stream),
+        lends_engine=config.lends_engine,
+    )
 
 
 async def end_remains() -> None:
