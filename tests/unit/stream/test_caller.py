@@ -127,6 +127,10 @@ def test_a_whole_answer_is_taken_without_a_step() -> None:
         assert not caller.answers(other)
     assert caller.next_deadline() == stepped.next_deadline()
     whole = Head(1, 200, (), b"all", Timings())
+    stepped.step(10.1, HEAD)
+    assert not stepped.answers(whole)
+    assert stepped.step(10.2, whole) == []
+    assert not stepped.ended
     assert caller.answers(whole)
     assert caller.ended
     assert not caller.answers(whole)
