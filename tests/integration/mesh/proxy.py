@@ -42,6 +42,8 @@ class Proxy:
             task = asyncio.create_task(serve(reader, writer))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+            # Also of one that waited for the thaw in vain, or never began.
+            task.add_done_callback(lambda _: writer.transport.abort())
 
         server = await asyncio.start_server(start, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]

@@ -164,3 +164,5 @@ async def test_one_that_idles_is_found_half_open_too(node: Node, link: str) -> N
     proxy = node.control_link if link == "control" else node.data_link
     proxy.freeze()
     await until(lambda: not client.is_connected, timeout_s=GIVEN_UP_S + SLACK_S)
+    proxy.thaw()
+    await until(lambda: client.is_connected)
