@@ -155,6 +155,4 @@ def test_an_answer_tells_which_session_it_is_from() -> None:
     assert headers.of_session("s", "alps", "", 2) == (
         b"x-otela-session: s\r\nx-otela-site: alps\r\nx-otela-attempts: 2\r\n"
     )
-    assert headers.of_session("s", "alps", "abc123", 1).endswith(
-        b"x-otela-fingerprint: abc123\r\n"
-    )
+    assert headers.of_session("s", "alps", "abc123", 1).endswith(b"x-otela-fingerprint: abc123\r\n")
