@@ -225,6 +225,16 @@ async def test_what_runs_when_the_channel_breaks_ends_well(way: str) -> None:
         assert gateway.in_flight == 0
 
 
+def _untold(loan: Loan) -> bool:
+    """Tell a session nothing."""
+    return False
+
+
+def _lost(payload: bytes) -> bool:
+    """Lose a frame on its way."""
+    return True
+
+
 async def test_what_a_router_that_died_had_begun_is_not_waited_for() -> None:
     """Its connections to the engine ended with it; the mesh says that it is not there."""
     async with scene(Stream(), LENT) as made:
@@ -233,7 +243,7 @@ async def test_what_a_router_that_died_had_begun_is_not_waited_for() -> None:
         await registry(made)
         await begun(made.fabric)
         await vanish(made.fabric)
-        made.fabric.link.loans._tell = lambda _: False  # type: ignore[method-assign]
+        made.fabric.link.loans._tell = _untold  # type: ignore[method-assign]
         channel.close("killed")
         gateway = made.fabric.gateway
         gateway.drain()
@@ -250,7 +260,7 @@ async def test_a_last_word_that_was_lost_is_asked_for() -> None:
         for _ in range(3):
             await fabric.ask().wait()
         await until(lambda: gateway.received == 6)
-        channel.publish = lambda _: True  # type: ignore[method-assign] # lost on its way
+        channel.publish = _lost  # type: ignore[method-assign]
         gateway.drain()
         await until(lambda: fabric.link.loans._all == [])
         assert gateway.in_flight == 1
@@ -267,7 +277,7 @@ async def test_a_router_that_says_nothing_is_gone_in_the_end() -> None:
         channel = await made.connect()
         assert channel is not None
         await begun(made.fabric)
-        made.fabric.link.loans._tell = lambda _: False  # type: ignore[method-assign]
+        made.fabric.link.loans._tell = _untold  # type: ignore[method-assign]
         channel.close("broken by a test")
         gateway = made.fabric.gateway
         gateway.drain()

@@ -54,7 +54,7 @@ class Client:
 
 def ask(link: MeshLink, path: SessionPath) -> MeshStream:
     """Send a request."""
-    return link.open(
+    stream = link.open(
         path,
         method="POST",
         path_and_query="/",
@@ -64,6 +64,8 @@ def ask(link: MeshLink, path: SessionPath) -> MeshStream:
         trace="",
         sink=Recorder(),
     )
+    assert isinstance(stream, MeshStream)
+    return stream
 
 
 @pytest.mark.parametrize(("path", "is_later"), [(BUSY, True), (IDLE, False)])
