@@ -138,7 +138,10 @@ class EngineHttp:
                     await loop.create_connection(lambda: connection, address.host, address.port)
         except OSError as error:
             reason = "did not accept in time" if isinstance(error, TimeoutError) else error.strerror
-            exchange.fail(FailKind.ENGINE_UNREACHABLE, f"no connection to the engine: {reason}")
+            # What closed its connection under the request may have died of it.
+            lost = exchange.has_retried
+            kind = FailKind.ENGINE_LOST if lost else FailKind.ENGINE_UNREACHABLE
+            exchange.fail(kind, f"no connection to the engine: {reason}")
             return
         exchange.dialling = None
         exchange.attach(connection)

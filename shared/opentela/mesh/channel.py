@@ -79,6 +79,14 @@ class Channel(asyncio.Protocol):
         return self._outbox.waiting_bytes + self._transport.get_write_buffer_size()
 
     @property
+    def is_local(self) -> bool:
+        """Whether both ends have one address: it is of one host's network, and nobody else's."""
+        if self._transport is None:
+            return False
+        ends = [self._transport.get_extra_info(end) for end in ("sockname", "peername")]
+        return all(ends) and ends[0][0] == ends[1][0]
+
+    @property
     def certificate(self) -> str:
         """SHA-256 of the certificate that the other end showed, in hex; empty without TLS."""
         shown = self._transport.get_extra_info("ssl_object") if self._transport else None

@@ -24,6 +24,9 @@ from msgspec import Meta
 from opentela.core.errors import WireError
 from opentela.wire import frames
 
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+"""What is counted or a limit: nobody means less than nothing, or more than books add up to."""
+
 
 class Lendable(msgspec.Struct, frozen=True, array_like=True, tag="lendable"):
     """The session would lend its engine to a router of its host.
@@ -58,13 +61,13 @@ class Lend(msgspec.Struct, frozen=True, array_like=True, tag="lend"):
         leave_at: Unix seconds until when requests may run; 0 for no end.
     """
 
-    number: int
+    number: Count
     address: str
     port: Annotated[int, Meta(ge=1, le=65535)]
     key: str
-    streams_max: int
-    body_bytes_max: int
-    leave_at: float = 0.0
+    streams_max: Count
+    body_bytes_max: Count
+    leave_at: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class Recall(msgspec.Struct, frozen=True, array_like=True, tag="recall"):
@@ -74,7 +77,7 @@ class Recall(msgspec.Struct, frozen=True, array_like=True, tag="recall"):
         at_once: What runs is to be broken off as well.
     """
 
-    number: int
+    number: Count
     reason: str
     at_once: bool = False
 
@@ -89,10 +92,10 @@ class Account(msgspec.Struct, frozen=True, array_like=True, tag="account"):
         is_closed: Nothing more will be begun.
     """
 
-    number: int
-    begun: int
-    ended: dict[str, int]
-    received: int
+    number: Count
+    begun: Count
+    ended: dict[str, Count]
+    received: Count
     is_closed: bool = False
 
 

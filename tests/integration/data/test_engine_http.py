@@ -185,6 +185,26 @@ async def test_what_http_cannot_carry_is_not_sent() -> None:
         EngineHttp(EngineAddress()).ask(Open(1, "GET", "no path", ()), Listener())
 
 
+async def test_an_engine_that_dies_of_a_request_may_have_begun_it() -> None:
+    """Also where the request had a connection that was kept, and a fresh one is refused."""
+
+    async def script(request: RawRequest) -> None:
+        if request.body == b"fatal":
+            assert engine._server is not None
+            engine._server.close()
+            request.reset()
+        else:
+            request.answer(b"ok")
+
+    async with RawEngine(script) as engine:
+        client = EngineHttp(engine.address)
+        await answered(client, post())
+        listener = await answered(client, post(b"fatal"))
+        assert listener.failed is not None
+        assert listener.failed[0] is FailKind.ENGINE_LOST
+        client.close()
+
+
 async def test_two_stale_connections_in_a_row_are_one_too_many() -> None:
     """A request is sent twice at most."""
 

@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.integration.data.carriers import Scene, echo, gateway_of, hang, scene
 from tests.integration.data.fabric import PATH, Fabric, Recorder
-from tests.integration.data.raw_engine import RawRequest
+from tests.integration.data.raw_engine import RawEngine, RawRequest
 from tests.integration.data.test_gone_routers import vanish
 
 from opentela.engine.pool import EngineAddress
 from opentela.mesh import channel_tls
+from opentela.mesh.channel import Channel
 from opentela.router.loans import Loan
 from opentela.stream.callee import CalleeSettings
-from opentela.stream.loan import ENDED
+from opentela.stream.flood import LATE_MAX, FloodGuard
+from opentela.stream.loan import ENDED, STALE_S
 from opentela.supervisor import gateway as gateways
 from opentela.supervisor.gateway import GatewaySettings
 from opentela.testing.mesh import HUB, until
@@ -129,6 +131,67 @@ async def test_an_engine_of_another_host_is_not_asked_for() -> None:
         channel.publish(wire.encode(Account(1, 0, {}, 0)))
         assert (await fabric.ask(b"x").wait()).body == b"x"
         assert loan(fabric) is None
+
+
+@pytest.mark.parametrize("way", ["home", "direct"])
+async def test_a_session_cannot_have_the_router_ask_who_else_listens_here(way: str) -> None:
+    """Who lends without having shown that it is of this host may mean a service of ours."""
+    asked: list[RawRequest] = []
+
+    async def private(request: RawRequest) -> None:
+        asked.append(request)
+        request.answer(b"for nobody outside")
+
+    async with RawEngine(private) as other, scene(echo, way) as made:
+        fabric = made.fabric
+        fabric.link.loans.start()
+        await made.connect()
+        (channel,) = fabric.gateway.channels._open.values()  # type: ignore[union-attr]
+        lend = wire.encode(Lend(1, "127.0.0.1", other.address.port, "k", 9, 99))
+        for words in (lend, wire.encode(Lendable("0" * 32)), lend):
+            channel.publish(words)
+            assert (await fabric.ask(b"x").wait()).body == b"x"
+        assert asked == []
+        assert loan(fabric) is None
+
+
+@in_either_direction
+async def test_who_knows_the_token_and_is_on_another_network_gets_nothing(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another container of the host might, which could guess it: its address is another."""
+    monkeypatch.setattr(Channel, "is_local", property(lambda _: False))
+    async with AsyncExitStack() as stack:
+        first = way.partition(",")[0]
+        made = await stack.enter_async_context(scene(echo, first, gateway=gateway_of(way)))
+        fabric, gateway = made.fabric, made.fabric.gateway
+        fabric.link.loans.start()
+        channel = await made.connect()
+        assert channel is not None
+        words = wire.token_words("router", PATH.session, fabric.link.instance)
+        channel.publish(wire.encode(Borrow(channel_tls.host_token(words))))
+        assert (await fabric.ask(b"x").wait()).body == b"x"
+        assert loan(fabric) is None
+        assert gateway.lending._given == {}
+
+
+async def test_a_session_that_floods_the_router_with_words_is_cut_off() -> None:
+    """Each of them would be answered, or logged, at no cost to who sends it."""
+    async with scene(echo, LENT) as made:
+        channel = await made.connect()
+        assert channel is not None
+        fabric = made.fabric
+        (other_end,) = fabric.gateway.channels._open.values()  # type: ignore[union-attr]
+        flood = (wire.encode(Lendable("0" * 32)), wire.encode(Recall(77, "no such loan")))
+        for word in flood:
+            for _ in range(LATE_MAX + 1):
+                other_end.publish(word)
+            await until(lambda: channel._is_over)  # noqa: B023 - awaited at once
+            fabric.link._invited_at.clear()
+            fabric.link._guard = FloodGuard()
+            channel = await made.connect()
+            assert channel is not None
+            (other_end,) = fabric.gateway.channels._open.values()  # type: ignore[union-attr]
 
 
 async def test_an_engine_that_is_not_on_loopback_is_not_lent() -> None:
@@ -358,7 +421,7 @@ async def test_old_word_is_no_evidence_against_the_engine() -> None:
         fabric.link.loans._on_report = lambda: None  # type: ignore[method-assign]
         assert fabric.link.loans._report is not None
         fabric.link.loans._report.cancel()
-        given.book._heard_at -= 60
+        given.book._heard_at -= 2 * STALE_S
         await until(lambda: gateway.received > received)
 
 

@@ -41,6 +41,24 @@ def test_what_is_no_word_is_refused(word: bytes) -> None:
         loans.decode(frames.Loan(0, word))
 
 
+@pytest.mark.parametrize("count", [-1, 2**53 + 1, 2**64 - 1])
+def test_books_that_cannot_be_are_refused(count: int) -> None:
+    """Less than nothing, or more than could be added up or told to others."""
+    for word in (
+        Account(1, count, {}, 0),
+        Account(1, 0, {"ended": count}, 0),
+        Account(1, 0, {}, count),
+        Lend(1, "127.0.0.1", 1, "", count, 1),
+        Lend(1, "127.0.0.1", 1, "", 1, count),
+        Lend(1, "127.0.0.1", 1, "", 1, 1, float("nan")),
+        Recall(count, ""),
+    ):
+        frame = frames.decode(loans.encode(word))
+        assert isinstance(frame, frames.Loan)
+        with pytest.raises(WireError, match="no word about a loan"):
+            loans.decode(frame)
+
+
 def test_a_newer_peer_may_say_more() -> None:
     """What follows the fields that are known is passed over."""
     longer = bytes.fromhex("93a6626f72726f77a26364" + "01")

@@ -23,13 +23,7 @@ from opentela.router.link_stream import MeshStream, Route
 from opentela.router.loans import Loans
 from opentela.router.ports import Stream, StreamSink
 from opentela.stream.caller import Caller, CallerSettings, Request
-from opentela.stream.events import (
-    TICK,
-    BreakOff,
-    CarrierLost,
-    Heard,
-    NoResponders,
-)
+from opentela.stream.events import TICK, BreakOff, CarrierLost, Heard, NoResponders
 from opentela.stream.flood import FloodGuard
 from opentela.telemetry import log as logs
 from opentela.telemetry import metrics
@@ -226,7 +220,9 @@ class MeshLink:
         try:
             frame = frames.decode(payload)
             if type(frame) is Loan:
-                self.loans.take(self._asked.get(self._sender_on(channel)), channel, frame)
+                sender = self._sender_on(channel)
+                if not self.loans.take(self._asked.get(sender), channel, frame):
+                    self._note_late(sender)
                 return
         except WireError as error:
             self._reject(self._sender_on(channel), str(error))
@@ -287,7 +283,7 @@ class MeshLink:
     def _learn(self, path: SessionPath) -> Route:
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-            self._asked.clear()
+            self._asked = {self._sender_on(one): path for path, one in self._channels.items()}
             self._heard_at.clear()
         reply = subjects.reply(self._role, path.provider, self.instance, _TAIL)
         route = Route(subjects.data(path), reply.removesuffix(_TAIL), subjects.answer(reply, path))
@@ -302,7 +298,8 @@ class MeshLink:
         try:
             frame = frames.decode(message.payload)
             if type(frame) is Loan:
-                self.loans.take(self._asked.get(message.subject), None, frame)
+                if not self.loans.take(self._asked.get(message.subject), None, frame):
+                    self._note_late(message.subject)
                 return
         except WireError as error:
             self._reject(message.subject, str(error))

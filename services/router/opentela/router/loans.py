@@ -75,10 +75,6 @@ class Loan:
         self._streams = streams
         self._on_end = on_end
 
-    def received(self, size: int) -> None:
-        """Count bytes that came from the engine."""
-        self.book.received += size
-
     def finish(self, number: int, outcome: str) -> None:
         """Forget a stream that has ended."""
         if self._streams.pop(number, None) is not None:
@@ -100,6 +96,7 @@ class Loans:
         self._publish = publish
         self._open: dict[SessionPath, Loan] = {}
         self._all: list[Loan] = []
+        self._asked: dict[Channel, bool] = {}  # for a loan; whether it is still to come
         self._streams: dict[int, LoanedStream] = {}
         self._timer: StreamTimer[int] | None = None
         self._report: asyncio.TimerHandle | None = None
@@ -143,26 +140,31 @@ class Loans:
         _streams.inc()
         return stream
 
-    def take(self, path: SessionPath | None, channel: Channel | None, frame: LoanFrame) -> None:
+    def take(self, path: SessionPath | None, channel: Channel | None, frame: LoanFrame) -> bool:
         """Take a session's word, unless nothing is to be borrowed; over the mesh it only recalls.
 
+        Returns:
+            Whether it was new; a session says little twice.
+
         Raises:
-            WireError: It is not for a router.
+            WireError: It is not for a router, or nobody asked for it.
         """
         word = wire.decode(frame)
         if self._timer is None or path is None:
-            return
+            return False
         if isinstance(word, Recall):
-            self._give_back(path, word)
-        elif isinstance(word, Lendable) and channel is not None:
+            return self._give_back(path, word)
+        if isinstance(word, Lendable) and channel is not None:
             self._borrow(path, channel, word)
         elif isinstance(word, Lend) and channel is not None:
             self._take_loan(path, channel, word)
         else:
             raise WireError(f"a {type(word).__name__} from a session")
+        return True
 
     def lost(self, path: SessionPath, channel: Channel) -> None:
         """Begin nothing more on what was lent over a channel; what runs there ends."""
+        self._asked.pop(channel, None)
         for loan in tuple(self._all):
             if loan.channel is channel:
                 loan.channel = None
@@ -186,8 +188,13 @@ class Loans:
         return wire.token_words(of, path.session, self._instance)
 
     def _borrow(self, path: SessionPath, channel: Channel, word: Lendable) -> None:
+        if channel in self._asked:
+            raise WireError("an engine is offered twice")
         token = channel_tls.host_token(self._words("session", path))
-        if token and hmac.compare_digest(token.encode(), word.host.encode()):
+        is_here = bool(token) and hmac.compare_digest(token.encode(), word.host.encode())
+        # A token alone could be guessed by who shares this kernel, but not its network.
+        self._asked[channel] = is_here and channel.is_local
+        if self._asked[channel]:
             ours = channel_tls.host_token(self._words("router", path))
             channel.publish(wire.encode(Borrow(ours)))
 
@@ -195,9 +202,13 @@ class Loans:
         loan = self._open.get(path)
         if loan is not None and loan.channel is channel and loan.book.number == word.number:
             loan.curfew.leave_at = word.leave_at
+            loan.book.streams_max = word.streams_max
             return
         if loan is not None:
             raise WireError("a second loan of one session")
+        if not self._asked.get(channel):
+            raise WireError("an engine is lent that nobody asked for")
+        self._asked[channel] = False
         if not channel_tls.is_loopback(word.address):
             raise WireError("an engine is lent that is not on this host")
         loan = self._open[path] = Loan(
@@ -207,17 +218,19 @@ class Loans:
         LOANS.inc()
         log.info("engine_borrowed", session=path.session, site=path.site, loan=word.number)
 
-    def _give_back(self, path: SessionPath, word: Recall) -> None:
+    def _give_back(self, path: SessionPath, word: Recall) -> bool:
         for loan in tuple(self._all):
             if loan.path == path and loan.book.number == word.number:
-                if loan.book.is_closed:
+                was_closed = loan.book.is_closed
+                if was_closed:
                     self._tell_now(loan)
                 self._close(path, loan, word.reason)
                 if word.at_once:
                     self._break_off(loan, word.reason)
-                return
+                return not was_closed
         # Over, and its last word lost with a channel.
         self._publish(path, wire.encode(Account(word.number, 0, {}, 0, is_closed=True)))
+        return False
 
     def _close(self, path: SessionPath, loan: Loan, reason: str) -> None:
         if loan.book.is_closed:

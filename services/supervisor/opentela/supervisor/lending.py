@@ -18,6 +18,7 @@ from opentela.engine.curfew import Curfew
 from opentela.engine.pool import EngineHttp
 from opentela.mesh import channel_tls
 from opentela.mesh.channel import Channel
+from opentela.mesh.seldom import Seldom
 from opentela.stream.callee import CalleeSettings
 from opentela.stream.loan import Lent
 from opentela.supervisor.channels import instance_of
@@ -81,12 +82,12 @@ class _Given(msgspec.Struct):
 
     Attributes:
         channel: Over which it was given; None when that is lost.
-        leave_at: As the router knows it.
+        terms: As the router knows them.
     """
 
     book: Lent
     channel: Channel | None
-    leave_at: float
+    terms: Lend | None = None
 
 
 class Lending:
@@ -99,6 +100,7 @@ class Lending:
         self._number = 0
         self._given: dict[tuple[str, int], _Given] = {}
         self._refusal = ""
+        self._logs_refusal = Seldom()
         self._look: asyncio.TimerHandle | None = None
 
     @property
@@ -179,30 +181,37 @@ class Lending:
         if any(one.channel is channel for one in self._given.values()) or not self._may_lend():
             return
         token = channel_tls.host_token(self._words("router", instance_of(asker)))
-        if not token or not hmac.compare_digest(token.encode(), word.host.encode()):
-            log.warning("loan_refused", session=self._path.session, router=asker)
+        is_here = bool(token) and hmac.compare_digest(token.encode(), word.host.encode())
+        if not is_here or not channel.is_local:
+            if self._logs_refusal.now():
+                log.warning("loan_refused", session=self._path.session, router=asker)
             return
         self._number += 1
         book = Lent(self._number, time.monotonic())
-        given = _Given(book, channel, self._lender.curfew.leave_at)
-        self._given[asker, self._number] = given
-        self._tell_terms(given)
+        self._given[asker, self._number] = _Given(book, channel)
+        self._tell_terms()
         LOANS.inc()
         log.info("engine_lent", session=self._path.session, router=asker, loan=self._number)
         self._look_later()
 
-    def _tell_terms(self, given: _Given) -> None:
+    def _tell_terms(self) -> None:
+        """Tell each router that can be told what has changed: how many borrow, or the end."""
         engine, terms = self._lender.engine, self._terms
-        lend = Lend(
-            given.book.number,
-            engine.address.host,
-            engine.address.port,
-            engine.api_key,
-            terms.streams_max,
-            terms.stream.body_bytes_max,
-            given.leave_at,
-        )
-        self._tell(given, lend)
+        lent = [given for given in self._given.values() if given.channel is not None]
+        for given in lent:
+            lend = Lend(
+                given.book.number,
+                engine.address.host,
+                engine.address.port,
+                engine.api_key,
+                # Together no more than we would take; who has more asks us.
+                max(1, terms.streams_max // len(lent)),
+                terms.stream.body_bytes_max,
+                self._lender.curfew.leave_at,
+            )
+            if given.terms != lend and not given.book.is_recalled:
+                given.terms = lend
+                self._tell(given, lend)
 
     def _tell(self, given: _Given, word: Lend | Recall) -> None:
         if given.channel is not None:
@@ -239,23 +248,19 @@ class Lending:
 
     def _on_look(self) -> None:
         self._look = None
-        now, leave_at = time.monotonic(), self._lender.curfew.leave_at
-        for (asker, _), given in tuple(self._given.items()):
+        now = time.monotonic()
+        for key, given in tuple(self._given.items()):
+            if given.book.is_stale(now, self._terms.stream.router_timeout_s):
+                # As on any stream. One that lives, and only does not tell, is to stop.
+                self._tell(given, Recall(given.book.number, "the router is silent", at_once=True))
+                self._end(key, given, "the router is silent")
+                continue
             if given.channel is None:
-                self._ask(asker, given, now)
-            elif given.leave_at != leave_at:
-                given.leave_at = leave_at
-                self._tell_terms(given)
+                recall = Recall(given.book.number, "the channel was lost")
+                self._lender.ask_over_mesh(key[0], wire.encode(recall))
             if given.book.is_stale(now):
                 # Nobody tells what comes: an engine is not found to hang by that.
                 self._lender.received += 1
+        self._tell_terms()
         self._lender.settled()
         self._look_later()
-
-    def _ask(self, asker: str, given: _Given, now: float) -> None:
-        number = given.book.number
-        if given.book.is_stale(now, self._terms.stream.router_timeout_s):
-            self._end((asker, number), given, "the router is silent")
-        else:
-            recall = Recall(number, "the channel was lost")
-            self._lender.ask_over_mesh(asker, wire.encode(recall))
