@@ -75,6 +75,10 @@ class Loan:
         self._streams = streams
         self._on_end = on_end
 
+    def received(self, size: int) -> None:
+        """Count bytes that came from the engine."""
+        self.book.received += size
+
     def finish(self, number: int, outcome: str) -> None:
         """Forget a stream that has ended."""
         if self._streams.pop(number, None) is not None:
