@@ -1,12 +1,13 @@
 """Each part of the mesh ends and comes back; requests flow while it can be, and again after it."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.processes import wait_until
 from tests.e2e.product import NOTHING_TO_LEARN, Product, wait_for_models
-from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, verify
+from tests.e2e.scenes import MODEL, Engine, Load, author, fake_engine, kill_engine, verify
 
 pytestmark = pytest.mark.nats
 
@@ -93,3 +94,19 @@ def test_a_withdrawn_session_comes_back_as_a_new_one(product: Product) -> None:
     assert again.session != session
     exchanges = Load(product, router, count=FEW).complete()
     assert {author(one) for one in exchanges} == {"beta"}
+
+
+def test_requests_wait_for_the_only_engine_that_is_started_again(product: Product) -> None:
+    """From its end until it serves again, although its command names no model."""
+    product.start_registry("registry", NOTHING_TO_LEARN)
+    router = product.start_router()
+    leaf = product.start_leaf("site-a")
+    script = f"exec {shlex.join(fake_engine('alpha'))}"
+    engine = Engine(product.start_engine("alpha", leaf, ["sh", "-c", script]))
+    wait_for_models(router, MODEL)
+    session = engine.session
+    kill_engine(engine)
+    engine.service.wait_for("engine_ended", launch=0)
+    exchanges = Load(product, router, count=FEW).complete()
+    assert [one.status for one in exchanges] == [200] * FEW
+    assert engine.session != session

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.router.parts import NEVER, record, session_of
 
-from opentela.core.record import Lifecycle, ModelOffer
+from opentela.core.record import Lifecycle, ModelOffer, SessionRecord
 from opentela.router import directory as module
 from opentela.router.directory import EMPTY, Directory, Loading
 
@@ -174,6 +174,41 @@ def test_what_starts_is_known_by_what_it_promises() -> None:
     suspected = record(2, models=offers, lifecycle=Lifecycle.JOINING, suspected=1)
     directory.apply([suspected])
     assert directory.loading("m", 0.0) is None
+
+
+def test_a_session_whose_engine_failed_is_followed_by_another() -> None:
+    """Until its supervisor gives up, or nobody hears of it; nothing is sent there."""
+
+    def down(number: int, suspected: int = 0) -> SessionRecord:
+        return record(number, incarnation=2, lifecycle=Lifecycle.DOWN, suspected=suspected)
+
+    directory = Directory()
+    directory.apply([record(0)])
+    assert directory.apply([down(0)]) == [session_of(0)]
+    assert directory.loading("m", 0.0) == Loading(1, 0.0)
+    assert sessions(directory, "m") == []
+    directory.apply([down(0), record(1, lifecycle=Lifecycle.JOINING)])
+    assert directory.loading("m", 0.0) == Loading(2, 0.0)
+    directory.apply([record(0, incarnation=3, lifecycle=Lifecycle.LEFT)])
+    assert directory.loading("m", 0.0) == Loading(1, 0.0)
+    directory.apply([down(1)])
+    assert directory.loading("m", 0.0) is None
+    directory.apply([record(2, suspected=1)])
+    directory.apply([down(2)])
+    assert directory.loading("m", 0.0) == Loading(1, 0.0)
+    directory.apply([down(2, suspected=2)])
+    assert directory.loading("m", 0.0) is None
+
+
+def test_what_comes_back_should_take_as_long_as_the_last_load() -> None:
+    """From now on: its engine starts about now."""
+    directory = Directory()
+    directory.apply([record(0, lifecycle=Lifecycle.JOINING)], wall=1000.0)  # born then
+    directory.apply([record(0, incarnation=2)], wall=1090.0)
+    directory.apply([record(0, incarnation=3, lifecycle=Lifecycle.DOWN)], wall=5000.0)
+    known = directory.loading("m", 5000.0)
+    assert known is not None
+    assert known.ready_in_s == pytest.approx(90.0, abs=0.1)
 
 
 def test_how_long_a_model_loads_is_learnt() -> None:

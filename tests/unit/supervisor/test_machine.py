@@ -275,7 +275,7 @@ class TestFailure:
     """An engine that ends, and the next one."""
 
     def test_a_dead_engine_is_down_at_once_and_followed_by_a_new_session(self) -> None:
-        """The old session leaves when its successor is born; nothing is reused."""
+        """The old session leaves once its successor is announced; nothing is reused."""
         bench = Bench().serving(1.0)
         first = bench.claim
         actions = bench.at(10.0, EngineEnded(0, "engine exited with status 1"))
@@ -287,7 +287,7 @@ class TestFailure:
         assert MakeSession() in bench.at(13.0)
         actions = bench.born(13.0)
         assert kinds(actions) == [Announce, Announce, LaunchEngine]
-        left, joined = (one.claim for one in actions if isinstance(one, Announce))
+        joined, left = (one.claim for one in actions if isinstance(one, Announce))
         assert (left.session, left.lifecycle) == (first.session, Lifecycle.LEFT)
         assert left.reason == "engine exited with status 1"
         assert (joined.lifecycle, joined.incarnation) == (Lifecycle.JOINING, 1)
@@ -296,6 +296,17 @@ class TestFailure:
         assert bench.machine.restarts == 1
         bench.at(13.5, EngineSpawned(1))
         assert bench.serving(14.0).claim.lifecycle is Lifecycle.SERVING
+
+    def test_the_next_session_promises_what_the_engine_served(self) -> None:
+        """Also when its command names no model, so that routers let requests wait."""
+        bench = Bench().serving(1.0)
+        lora = ModelOffer(name="lora", aliases=("l",), fingerprint="abcd", context_max=9)
+        bench.at(2.0, OfferRead(0, TINY._replace(models=(*TINY.models, lora))))
+        bench.at(10.0, EngineEnded(0, "exit 1"))
+        bench.launched(13.0)
+        promised = (ModelOffer(name="tiny"), ModelOffer(name="lora", aliases=("l",)))
+        assert (bench.claim.lifecycle, bench.claim.offer.models) == (Lifecycle.JOINING, promised)
+        assert [model.name for model in bench.serving(14.0).claim.offer.models] == ["tiny"]
 
     def test_an_exit_is_told_before_the_last_child_is_gone(self) -> None:
         """Down at once; the next start waits until nothing is left."""
@@ -604,7 +615,7 @@ class TestTheMesh:
         assert MakeSession() in bench.at(5.0)
         assert MakeSession() not in bench.at(5.05, VerdictArrived(evicted(bench)))
         actions = bench.born(5.1)
-        assert announced(actions) == [Lifecycle.LEFT, Lifecycle.JOINING, Lifecycle.SERVING]
+        assert announced(actions) == [Lifecycle.JOINING, Lifecycle.LEFT, Lifecycle.SERVING]
         assert kinds(actions)[2:5] == [OpenGateway, RetireGateway, Announce]
         assert RetireGateway(old_path, 18.0) in actions
         assert LaunchEngine not in kinds(actions)
@@ -634,7 +645,7 @@ class TestTheMesh:
         bench.at(1.0, VerdictArrived(evicted(bench)))
         bench.at(4.0)
         actions = bench.born(4.0)
-        assert announced(actions) == [Lifecycle.LEFT, Lifecycle.JOINING]
+        assert announced(actions) == [Lifecycle.JOINING, Lifecycle.LEFT]
         assert OpenGateway not in kinds(actions)
         assert [model.name for model in bench.claim.offer.models] == ["promised"]
 

@@ -31,6 +31,24 @@ def test_a_loading_engine_promises_what_its_command_names() -> None:
     )
 
 
+def test_an_engine_that_is_started_again_promises_what_it_served() -> None:
+    """Names only: what else it said of them is told anew."""
+    before = (ModelOffer(name="a", aliases=("b",), fingerprint="f"), ModelOffer(name="lora"))
+    terms = TERMS._replace(served=before, aliases={"chat": "a"})
+    assert promised(terms).models == (
+        ModelOffer(name="a", aliases=("b", "chat")),
+        ModelOffer(name="lora"),
+    )
+
+
+def test_a_command_that_names_no_model_promises_what_aliases_name() -> None:
+    """The model behind one, or the alias itself where it means the only model."""
+    terms = TERMS._replace(expected=(), aliases={"chat": "a", "talk": "a"})
+    assert promised(terms).models == (ModelOffer(name="a", aliases=("chat", "talk")),)
+    assert promised(terms._replace(aliases={"chat": ""})).models == (ModelOffer(name="chat"),)
+    assert promised(terms._replace(aliases={})).models == ()
+
+
 def test_a_serving_engine_is_taken_at_its_word() -> None:
     """Name and version come from it, the rest from the provider."""
     model = ModelOffer(name="other", context_max=4096, quantisation="q4")

@@ -67,7 +67,7 @@ class Pool(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """Sessions that load a model.
+    """Sessions that load a model, or whose failed engine is started again.
 
     Attributes:
         ready_in_s: When the first of them should serve, as the last one did; 0 when nobody knows.
@@ -98,6 +98,7 @@ class Directory:
         self.vouches_for: Callable[[SessionId], bool] = lambda _: False
         self._providers = frozenset(providers)
         self._loading: dict[SessionId, Claim] = {}
+        self._returning: dict[SessionId, Claim] = {}
         self._silent: dict[SessionId, Claim] = {}
         self._load_s: dict[str, float] = {}
         self._by_session: dict[SessionId, dict[str, Candidate]] = {}
@@ -122,6 +123,7 @@ class Directory:
                 continue
             self._note_loading(record, claim, wall)
             before = self._by_session.pop(claim.session, {})
+            self._note_return(record, claim, has_served=bool(before))
             now = _served(claim) if self._is_routable(record, claim) else {}
             if not now and lifecycle_of(record) is Lifecycle.SERVING:
                 self._silent[claim.session] = claim
@@ -165,7 +167,9 @@ class Directory:
 
     def loading(self, name: str, wall: float) -> Loading | None:
         """Return what is known at *wall* of the sessions that are loading *name*, if any are."""
-        born = [
+        # What comes back begins to load about now, as a session of its own.
+        born = [wall for claim in self._returning.values() if name in _names(claim.offer)]
+        born += [
             claim.born_at_ms / 1000
             for claim in self._loading.values()
             if name in _names(claim.offer)
@@ -209,6 +213,18 @@ class Directory:
             self._load_s[name] = max(wall - claim.born_at_ms / 1000, 0.0)
         while len(self._load_s) > NAMES_MAX:
             del self._load_s[next(iter(self._load_s))]
+
+    def _note_return(self, record: SessionRecord, claim: Claim, *, has_served: bool) -> None:
+        """Remember a session that served until its engine failed: its supervisor starts another.
+
+        One whose engine failed while loading is not waited for: its command is probably wrong.
+        """
+        session = claim.session
+        has_served = has_served or session in self._silent or session in self._returning
+        self._returning.pop(session, None)
+        is_down = lifecycle_of(record) is Lifecycle.DOWN and not is_suspected(record)
+        if has_served and is_down:
+            self._returning[session] = claim
 
     def _remove(self, name: str, session: SessionId) -> None:
         self._pools.pop(name, None)

@@ -216,15 +216,14 @@ class Machine:
         self._renew_at = math.inf
         if self.leaving:
             return
-        old = self.session
+        old, nonce = self.session, self._rng.randbytes(_NONCE_BYTES)
+        new = OwnSession(self._place, key=key, nonce=nonce, wall=self._wall, offer=self._offer())
+        self._tell(f"session {new.claim.session} born")
+        # First: requests that wait for the model are never told that nobody is about to serve it.
+        self._actions.append(Announce(new.claim))
         if old:
             self._announce(Lifecycle.LEFT, old.claim.reason or "followed by a new session")
-        nonce = self._rng.randbytes(_NONCE_BYTES)
-        self.session = OwnSession(
-            self._place, key=key, nonce=nonce, wall=self._wall, offer=self._offer()
-        )
-        self._tell(f"session {self.session.claim.session} born")
-        self._actions.append(Announce(self.session.claim))
+        self.session = new
         self._beat_at = self._now + self._beat_interval_s()
         if wants == "launch":
             self._failure = ""
@@ -309,9 +308,8 @@ class Machine:
         session = self.session
         if session is None:
             return
-        probe = arrived.probe
-        self._refute(probe.suspected)
-        self._actions.append(AnswerProbe(session.path, probe.sequence, arrived.reply))
+        self._refute(arrived.probe.suspected)
+        self._actions.append(AnswerProbe(session.path, arrived.probe.sequence, arrived.reply))
 
     def _hear_scheduler(self, event: EndTold | Warned | StopAsked) -> None:
         if isinstance(event, EndTold):
@@ -361,6 +359,7 @@ class Machine:
         if life is None or life.offer is None or life.state is not EngineState.READY:
             return promised(self._terms)
         if life.offer is not self._composed[0]:
+            self._terms = self._terms._replace(served=life.offer.models)
             self._composed = (life.offer, composed(self._terms, life.offer))
             missing = left_out(self._composed[1], life.offer)
             if missing and missing != self.left_out:

@@ -19,10 +19,12 @@ class Terms(NamedTuple):
     Attributes:
         aliases: Further name to model; an empty model means the only one.
         expected: Names that the command promises, offered before the engine can be asked.
+        served: Models that the engine listed before it was started again.
     """
 
     engine: str
     expected: tuple[str, ...] = ()
+    served: tuple[ModelOffer, ...] = ()
     aliases: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     hardware: str = ""
@@ -32,8 +34,17 @@ class Terms(NamedTuple):
 
 
 def promised(terms: Terms) -> Offer:
-    """Return what is offered while the engine loads."""
-    return _offer(terms, tuple(ModelOffer(name=name) for name in terms.expected), terms.engine, "")
+    """Return what is offered while the engine loads: names, which is all that is certain.
+
+    Routers let requests for them wait. Without any other name, the aliases are what is known.
+    """
+    models = tuple(ModelOffer(name=one.name, aliases=one.aliases) for one in terms.served)
+    if not models:
+        names = terms.expected or dict.fromkeys(
+            model or alias for alias, model in terms.aliases.items()
+        )
+        models = tuple(ModelOffer(name=name) for name in names)
+    return _offer(terms, models, terms.engine, "")
 
 
 def composed(terms: Terms, engine: EngineOffer) -> Offer:

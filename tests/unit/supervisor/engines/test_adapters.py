@@ -91,6 +91,8 @@ def test_an_engine_hidden_in_a_script_is_recognised_by_its_answers() -> None:
     [
         (["vllm", "serve", "Qwen/Qwen3-8B", "--port", "1"], ("Qwen/Qwen3-8B",)),
         (["vllm", "serve", "m", "--served-model-name", "chat"], ("chat",)),
+        (["vllm", "serve", "m", "--served-model-name", "a", "b", "--port", "1"], ("a", "b")),
+        (["vllm", "serve", "m", "--served-model-name=chat", "--port", "1"], ("chat",)),
         (["vllm", "serve", "--model=m"], ("m",)),
         (["vllm", "serve", "--port", "1"], ()),
         (["vllm", "serve"], ()),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -197,6 +198,17 @@ def option(argv: Sequence[str], *names: str) -> str:
         name, equals, value = word.partition("=")
         if name in names:
             found = value if equals else "".join(argv[index + 1 : index + 2])
+    return found
+
+
+def options(argv: Sequence[str], *names: str) -> tuple[str, ...]:
+    """Return all values of an option that takes several words, as its last use gives them."""
+    found: tuple[str, ...] = ()
+    for index, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if name in names:
+            rest = takewhile(lambda one: not one.startswith("-"), argv[index + 1 :])
+            found = (value,) if equals else tuple(rest)
     return found
 
 

@@ -12,6 +12,7 @@ from opentela.supervisor.engines.base import (
     behind,
     count,
     option,
+    options,
     program_names,
     read_percent,
     read_text,
@@ -55,8 +56,11 @@ class Vllm(OpenAi):
         return "vllm" in program_names(argv) or any(word.startswith(_MODULE) for word in argv)
 
     def expected_models(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return `--served-model-name`, else `--model`, else the word after `serve`."""
-        name = option(argv, "--served-model-name") or option(argv, "--model")
+        """Return every `--served-model-name`, else `--model`, else the word after `serve`."""
+        served = options(argv, "--served-model-name")
+        if served:
+            return served
+        name = option(argv, "--model")
         if not name and "serve" in argv:
             name = "".join(argv[argv.index("serve") + 1 :][:1])
         return () if not name or name.startswith("-") else (name,)
