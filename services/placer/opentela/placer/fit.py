@@ -23,7 +23,7 @@ COMPONENTS: Final = (
     "memory",  # matrix products that wait for weights
     "compute",  # matrix products that wait for arithmetic
     "quant",  # matrix products in 8 bits, on top of the two
-    "blocks8",  # matrix products in 8 bits whose weights are scaled block by block
+    "blocks8",  # the same of mixtures whose weights are scaled block by block
     "quant4",  # matrix products in 4 bits
     "latent",  # attention within prompts, where KV must first be made of a latent
     "floor",  # the least time of every kernel

@@ -116,8 +116,9 @@ def test_every_doubling_of_gpus_takes_the_engine_as_long_again() -> None:
 @pytest.mark.parametrize(
     ("component", "model", "w_dtype", "slower"),
     [
-        ("blocks8", "qwen3-8b", "fp8", 1),
-        ("blocks8", "qwen3-8b", "bf16", 0),
+        ("blocks8", "qwen3-30b-a3b", "fp8", 1),
+        ("blocks8", "qwen3-30b-a3b", "bf16", 0),
+        ("blocks8", "qwen3-8b", "fp8", 0),
         ("blocks8", "llama-3.1-8b", "fp8", 0),
         ("windowed", "mistral-7b", "bf16", 1),
         ("windowed", "llama-3.1-8b", "bf16", 0),
@@ -127,7 +128,7 @@ def test_every_doubling_of_gpus_takes_the_engine_as_long_again() -> None:
 def test_kernels_of_their_own_have_a_factor_of_their_own(
     component: str, model: str, w_dtype: str, slower: int
 ) -> None:
-    """Weights scaled block by block, and attention of models whose every layer has a window."""
+    """Mixtures scaled block by block, and attention of models whose every layer has a window."""
     c, _ = columns.of([shape(model=model, w_dtype=w_dtype)], shipped())
     z = np.ones((1, len(COMPONENTS)))
     work = _work(decoding=8, context=1000)

@@ -169,7 +169,7 @@ def _of_model(shape: ReplicaShape) -> _Cells:
         float(mla),
         float(model.kv_heads == model.heads and not mla),
         float(model.window > 0 and model.full_attention_every == 0),
-        float(model.fp8_blocks and shape.w_dtype == "fp8" and shape.gpu.flops_fp8 > 0),
+        float(_is_scaled_by_blocks(shape)),
         model.layers,
         model.layers - expert_layers,
         expert_layers,
@@ -189,6 +189,16 @@ def _of_model(shape: ReplicaShape) -> _Cells:
         float(model.window or model.context_max or 1e9),
         _state_bytes(shape),
     )
+
+
+def _is_scaled_by_blocks(shape: ReplicaShape) -> bool:
+    """Return whether products have kernels of their own since weights are scaled block by block.
+
+    Only those of mixtures turned out slower; dense models take what others in FP8 do.
+    """
+    model = shape.model
+    is_mixture = model.fp8_blocks and model.experts > 0
+    return is_mixture and shape.w_dtype == "fp8" and shape.gpu.flops_fp8 > 0
 
 
 def _of_gpu(shape: ReplicaShape, bits: str, other_bits: str) -> _Cells:
