@@ -221,12 +221,16 @@ class Exchange:
         connection.begin(self, self.head + self._framed(request.body, more=request.more))
         if self._is_paused:
             connection.pause()
+        # All that is there before anybody is told: who lends may send the next part at once.
+        size = len(request.body) if request.more else 0
+        for data, more in self._early:
+            self.is_sent = not more
+            connection.write(self._framed(data, more=more))
+            size += len(data)
+        self._early.clear()
         self.listener.on_connected()
         if request.more:
-            connection.write_body(b"", len(request.body))
-        early, self._early = self._early, []
-        for data, more in early:
-            self.write(data, more=more)
+            connection.write_body(b"", size)
 
     def took(self, size: int) -> None:
         """Tell the listener that the socket took a part of the body."""

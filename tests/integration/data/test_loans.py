@@ -1,12 +1,14 @@
 """An engine that is lent: who gets it, what its session knows, and how it is taken back."""
 
 import asyncio
+import hashlib
 import itertools
+import random
 import time
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.integration.data.carriers import Scene, echo, gateway_of, hang, scene
+from tests.integration.data.carriers import Scene, digest, echo, gateway_of, hang, scene
 from tests.integration.data.fabric import PATH, Fabric, Recorder
 from tests.integration.data.raw_engine import RawEngine, RawRequest
 from tests.integration.data.test_gone_routers import vanish
@@ -23,7 +25,7 @@ from opentela.supervisor.gateway import GatewaySettings
 from opentela.testing.mesh import HUB, until
 from opentela.wire import loans as wire
 from opentela.wire import subjects
-from opentela.wire.frames import FailKind
+from opentela.wire.frames import WINDOW_BYTES, FailKind
 from opentela.wire.loans import Account, Borrow, Lend, Lendable, Recall
 
 pytestmark = pytest.mark.nats
@@ -85,6 +87,17 @@ async def test_requests_pass_the_session_by(way: str) -> None:
         assert gateways._outcomes[ENDED]._value.get() == before + 3
         assert taken == []
         assert gateway.in_flight == fabric.link.in_flight == 0
+
+
+@pytest.mark.parametrize("size", [WINDOW_BYTES + 1, 5 * 1024 * 1024])
+async def test_a_body_of_many_windows_reaches_the_engine_in_order(size: int) -> None:
+    """Over a fresh connection, whose first parts wait for it while the next ones are asked for."""
+    body = random.Random(size).randbytes(size)
+    async with scene(digest, LENT) as made:
+        await made.connect()
+        for _ in range(2):
+            answer = await made.fabric.ask(body).wait()
+            assert answer.body == hashlib.sha256(body).hexdigest().encode()
 
 
 async def test_nothing_is_lent_unless_both_agree() -> None:
