@@ -59,13 +59,17 @@ class Lifecycle:
 Main = Callable[[Lifecycle], Awaitable[None]]
 
 
-def run(main: Main, *, name: str, log_config: LogConfig | None = None) -> None:
+def run(
+    main: Main, *, name: str, log_config: LogConfig | None = None, tell: logs.Tell | None = None
+) -> None:
     """Run *main* until it returns; the first SIGTERM or SIGINT asks it to, the second ends it.
+
+    What is logged goes to *tell*, if that is given, and else to stderr.
 
     Raises:
         SystemExit: *main* failed as `OtelaError`s do: one line was printed, and this is the code.
     """
-    logs.configure(service=name, config=log_config or LogConfig())
+    logs.configure(service=name, config=log_config or LogConfig(), tell=tell)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             signalled = runner.run(_supervised(main, name))

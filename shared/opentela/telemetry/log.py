@@ -8,9 +8,9 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, Protocol, TextIO, cast
+from typing import Any, Final, NoReturn, Protocol, TextIO, cast
 
 import msgspec
 import structlog
@@ -34,6 +34,10 @@ _HARMLESS: Final = "returning true from eof_received() has no effect when using 
 _lost: Final = metrics.counter(
     "otela_log_lines_lost_total", "Log lines that could not be written completely."
 )
+
+
+Tell = Callable[[Mapping[str, Any]], None]
+"""Takes each event in place of the stream, with the marks that it would have there."""
 
 
 def get_logger() -> FilteringBoundLogger:
@@ -116,9 +120,16 @@ def json_lines() -> JsonLines | None:
 
 
 def configure(
-    *, service: str, config: LogConfig | None = None, stream: TextIO | None = None
+    *,
+    service: str,
+    config: LogConfig | None = None,
+    stream: TextIO | None = None,
+    tell: Tell | None = None,
 ) -> None:
-    """Write every event of this process to *stream* (stderr), each marked with *service*."""
+    """Write every event of this process to *stream* (stderr), each marked with *service*.
+
+    Whoever gives *tell* words them instead.
+    """
     global _json_lines  # noqa: PLW0603 - as structlog's configuration is
     out = sys.stderr if stream is None else stream
     sink = _sink(out)
@@ -131,14 +142,14 @@ def configure(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *_rendering(as_text=as_text, colors=out.isatty()),
+            *_rendering(as_text=as_text, colors=out.isatty(), tell=tell),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", sink)),
         # Loggers made at import time must still be seen by `capture_logs` in tests.
         cache_logger_on_first_use=False,
     )
-    is_wanted = not as_text and _LEVELS[config.level] <= logging.INFO
+    is_wanted = tell is None and not as_text and _LEVELS[config.level] <= logging.INFO
     _json_lines = JsonLines(service, sink) if is_wanted else None
     _adopt_libraries()
 
@@ -150,13 +161,23 @@ def _sink(out: TextIO) -> Sink:
         return out
 
 
-def _rendering(*, as_text: bool, colors: bool) -> list[Processor]:
+def _rendering(*, as_text: bool, colors: bool, tell: Tell | None) -> list[Processor]:
+    if tell is not None:
+        return [structlog.processors.format_exc_info, _handing_to(tell)]
     if as_text:
         return [structlog.dev.ConsoleRenderer(colors=colors)]
     return [
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(serializer=_to_json),
     ]
+
+
+def _handing_to(tell: Tell) -> Processor:
+    def hand(_logger: WrappedLogger, _method: str, event: EventDict) -> NoReturn:
+        tell(event)
+        raise structlog.DropEvent
+
+    return hand
 
 
 def _to_json(event: EventDict, **_options: object) -> str:

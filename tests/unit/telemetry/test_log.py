@@ -173,3 +173,16 @@ def test_a_log_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
     written = (tmp_path / "log").read_text().splitlines()
     events = [msgspec.json.decode(line)["event"] for line in written]
     assert events == ["readiness_changed", "stop_requested"]
+
+
+def test_events_can_be_worded_by_somebody_else() -> None:
+    """With their marks, and above the level; nothing goes to the stream."""
+    out, told = io.StringIO(), list[dict[str, object]]()
+    log.configure(service="router", stream=out, tell=lambda event: told.append(dict(event)))
+    log.get_logger().info("readiness_changed", ready=True)
+    log.get_logger().debug("message_unsent")
+    assert [(one["event"], one["level"], one["ready"]) for one in told] == [
+        ("readiness_changed", "info", True)
+    ]
+    assert out.getvalue() == ""
+    assert log.json_lines() is None

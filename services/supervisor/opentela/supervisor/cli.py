@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from opentela import service
 from opentela.core import ids
 from opentela.core.errors import ConfigError, CredentialError
 from opentela.core.ids import NodeId, ProviderId, SiteId
+from opentela.local.home import Home
 from opentela.mesh import access as accesses
 from opentela.mesh.access import Access
 from opentela.service import Lifecycle
@@ -21,6 +23,8 @@ from opentela.supervisor import command
 from opentela.supervisor.claims import Place
 from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.run import serve
+from opentela.supervisor.tale import Tale
+from opentela.supervisor.terminal import Terminal
 
 
 @click.command(
@@ -69,7 +73,8 @@ def start(
     """Run an engine and offer its models to the mesh.
 
     The command is run as given, without a shell. `{port}` in it is replaced by a free port, which
-    the engine also finds in $OTELA_PORT.
+    the engine also finds in $OTELA_PORT. On a terminal, a few lines tell what happens; for the log
+    and the engine's own output, add `--set log.form=text`.
     """
     config = settings.value
     config = msgspec.structs.replace(
@@ -84,21 +89,34 @@ def start(
     admitted = admission(config)
     place = placed(config, admitted, os.environ, socket.gethostname())
 
+    tale = Tale(place=f"provider {place.provider}, site {place.site}", api=local_api(config.access))
+    terminal = Terminal.of(config, os.environ, tale)
+
     async def main(life: Lifecycle) -> None:
         # What is here now stays: a whole collection, which stops every stream, has none of it.
         gc.collect()
         gc.freeze()
-        await serve(
-            life,
-            config,
-            argv,
-            access=admitted,
-            place=place,
-            walltime=walltime,
-            report_to=report_to,
-        )
+        # Closed before anybody words our failure on the same screen.
+        with closing(terminal) if terminal else nullcontext():
+            await serve(
+                life,
+                config,
+                argv,
+                access=admitted,
+                place=place,
+                walltime=walltime,
+                report_to=report_to,
+                terminal=terminal,
+            )
 
-    service.run(main, name="supervisor", log_config=config.log)
+    tell = terminal.tell if terminal else None
+    service.run(main, name="supervisor", log_config=config.log, tell=tell)
+
+
+def local_api(access: str) -> str:
+    """Return the address of this machine's router, if *access* is for its mesh; else nothing."""
+    state = Home(Path(access).resolve().parent.parent).state()
+    return state.api if state else ""
 
 
 def admission(config: SupervisorConfig) -> Access:

@@ -32,7 +32,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             react.
         tail_lines: Lines of output, the last ones, that are kept to explain failures, and shown in
             `/status` if that requires a token: output may contain prompts.
-        log_file: File for the engine's output; empty for the supervisor's own stdout.
+        log_file: File for the engine's output; empty for the supervisor's own stdout. On a
+            terminal, without a file, only the last lines are shown, unless `log.form` is `text`.
     """
 
     kind: Literal["auto", "vllm", "sglang", "llamacpp", "openai"] = "auto"
@@ -140,7 +141,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """
 
     streams_max: Count = 1024
-    ack_delay_s: Seconds = 0.02
+    ack_delay_s: Seconds = 0.1
     keepalive_s: Seconds = 1.0
     router_timeout_s: Seconds = 20.0
     body_timeout_s: Seconds = 10.0

@@ -77,6 +77,8 @@ class Machine:
         left_out: Models of the engine that are not offered: they found no room in a claim.
         allotment: Until when we may stay.
         story: What happened, latest last: seconds and words.
+        running: Requests at the engine.
+        drain_by: When those are broken off, as `step` counts time; infinity while we stay.
     """
 
     def __init__(
@@ -103,17 +105,16 @@ class Machine:
         self._rng = rng
         self._rule = RestartRule(config.restart, rng)
         self._renewals = Backoff(config.restart, rng)
-        self._now = now
-        self._wall = 0.0
+        self._now, self._wall = now, 0.0
         self._actions: list[Action] = []
         # Instants at which something is due; infinity when it is not.
         self._launch_at = now
         self._renew_at = self._beat_at = math.inf
-        self._linger_until = self._drain_by = math.inf
+        self._linger_until = self.drain_by = math.inf
         self._wants: Literal["", "launch", "renew"] = ""
         self._failure = ""
         self._composed: tuple[EngineOffer | None, Offer] = (None, Offer())
-        self._running = 0
+        self.running = 0
         self._has_gateway = self._is_over = False
 
     @property
@@ -133,7 +134,7 @@ class Machine:
 
     def next_deadline(self, now: float, wall: float) -> float:
         """Return the instant by which `Tick` must be stepped if nothing else is."""
-        due = [self._launch_at, self._renew_at, self._beat_at, self._linger_until, self._drain_by]
+        due = [self._launch_at, self._renew_at, self._beat_at, self._linger_until, self.drain_by]
         if self.life:
             due.append(self.life.next_deadline())
         if not self.leaving:
@@ -149,7 +150,7 @@ class Machine:
             case SessionMade(key=key):
                 self._begin_session(key)
             case Carried(running=running, received=received):
-                self._running = running
+                self.running = running
                 if self.life:
                     self.life.carried(self._now, running, received)
             case ProbeArrived():
@@ -270,7 +271,7 @@ class Machine:
         """End in order: refuse new work, finish what runs, stop the engine, exit."""
         if self.leaving:
             if self._is_draining():
-                self._drain_by = min(self._drain_by, self._now + limit_s)
+                self.drain_by = min(self.drain_by, self._now + limit_s)
             return
         self.leaving = reason
         self._tell(f"leaving: {reason}")
@@ -285,8 +286,8 @@ class Machine:
                 life.move(Signal.LEFT)
                 self._announce(Lifecycle.DRAINING, reason)
                 self._actions.append(DrainGateway(self.session.path))
-                self._drain_by = self._now + limit_s
-                self._linger_until = min(self._drain_by, self._now + self._config.drain.linger_s)
+                self.drain_by = self._now + limit_s
+                self._linger_until = min(self.drain_by, self._now + self._config.drain.linger_s)
             case EngineState.LAUNCHING | EngineState.LOADING:
                 assert life is not None
                 life.move(Signal.LEFT)
@@ -301,8 +302,8 @@ class Machine:
     def _may_finish(self) -> bool:
         if self._now >= self._linger_until:
             self._linger_until = math.inf
-        is_idle = self._running == 0 and math.isinf(self._linger_until)
-        return is_idle or self._now >= self._drain_by
+        has_lingered = math.isinf(self._linger_until)
+        return (has_lingered and not self.running) or self._now >= self.drain_by
 
     def _answer(self, arrived: ProbeArrived) -> None:
         session = self.session
@@ -375,7 +376,7 @@ class Machine:
     def _close_gateway(self) -> None:
         if self._has_gateway and self.session:
             self._has_gateway = False
-            self._drain_by = self._linger_until = math.inf
+            self.drain_by = self._linger_until = math.inf
             self._actions.append(CloseGateway(self.session.path))
 
     def _beat(self) -> None:
@@ -383,7 +384,7 @@ class Machine:
         self._beat_at = self._now + every_s
         if self.session is None or self.session.has_left or self.life is None:
             return
-        beat = self.session.beat(self.life.load, running=self._running, every_s=every_s)
+        beat = self.session.beat(self.life.load, running=self.running, every_s=every_s)
         self._actions.append(SendBeat(self.session.path, beat))
 
     def _beat_interval_s(self) -> float:

@@ -34,6 +34,7 @@ from opentela.supervisor.output import Copier
 from opentela.supervisor.process import reclaim
 from opentela.supervisor.ready_file import ReadyFile
 from opentela.supervisor.shell import OnReady, SupervisorShell
+from opentela.supervisor.terminal import Terminal
 from opentela.supervisor.voice import Voice
 from opentela.telemetry import log as logs
 
@@ -54,6 +55,7 @@ async def serve(
     place: Place,
     walltime: str,
     report_to: int | None = None,
+    terminal: Terminal | None = None,
 ) -> None:
     """Run the command *argv* and offer it to the mesh until it fails for good or we are to leave.
 
@@ -76,7 +78,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         await life.health.open(config.health)
         life.health.status = shell.status
-        copier = stack.enter_context(_copier(config))
+        copier = stack.enter_context(_copier(config, terminal))
         bus = NatsBus(
             access,
             name=place.node,
@@ -90,13 +92,15 @@ async def serve(
             stack.push_async_callback(client.close)
         await end_remains()
         missed = await reach(clients)
+        runner = _runner(argv, config, caches_of_node, copier, shell)
+        told = [terminal.follow(machine, runner)] if terminal is not None else []
         await shell.run(
-            runner=_runner(argv, config, caches_of_node, copier, shell),
+            runner=runner,
             gateways=_gateways(data, config, access, shell, door),
             voice=Voice(bus, access, shell.tell, beats=Pulse(bus, data)),
             stopping=life.stopping,
             find_end=finder.again,
-            beside=[client.open(None) for client in missed],
+            beside=[*(client.open(None) for client in missed), *told],
         )
 
 
@@ -233,10 +237,12 @@ async def reach(clients: Sequence[NatsBus | DataClient]) -> list[NatsBus | DataC
 
 
 @contextmanager
-def _copier(config: SupervisorConfig) -> Iterator[Copier]:
+def _copier(config: SupervisorConfig, terminal: Terminal | None) -> Iterator[Copier]:
     """Pass the engine's output on to where it shall go."""
     descriptor = _STDOUT
-    if config.engine.log_file:
+    if terminal is not None and terminal.hides_output:
+        descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    elif config.engine.log_file:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
             descriptor = os.open(config.engine.log_file, flags, 0o600)
