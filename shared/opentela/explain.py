@@ -1,10 +1,15 @@
-"""What a failure that ends a command looks like to people: one line, or a traceback if a bug."""
+"""What failures and warnings look like to people: one line, or a traceback if a bug."""
 
 import os
 import select
 import sys
+from collections.abc import Mapping
+from typing import Any, Final
 
 from opentela.core.errors import OtelaError
+
+_MARKS: Final = ("timestamp", "level", "service", "event", "exception")
+"""What an event has besides its values."""
 
 
 def explain(error: BaseException, name: str) -> int | None:
@@ -20,6 +25,14 @@ def explain(error: BaseException, name: str) -> int | None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return None
+
+
+def warn(event: Mapping[str, Any], name: str) -> None:
+    """Print a log event as one line, for people who read no logs; a bug also with its traceback."""
+    values = (f"{key}: {value}" for key, value in event.items() if key not in _MARKS)
+    words = "; ".join((str(event["event"]).replace("_", " "), *values))
+    trace = f"\n{event['exception']}" if event.get("exception") else ""
+    sys.stderr.write(f"{_title(name)}: {event['level']}: {words}{trace}\n")
 
 
 def _title(name: str) -> str:

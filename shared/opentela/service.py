@@ -8,13 +8,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 import click
 import uvloop
 
-from opentela.explain import explain
+from opentela.explain import explain, warn
 from opentela.telemetry import log as logs
 from opentela.telemetry.config import LogConfig
 from opentela.telemetry.health import HealthPage
@@ -74,14 +74,30 @@ def run(
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             signalled = runner.run(_supervised(main, name))
     except BaseException as error:
-        # People know the command that they typed, which need not be called as the service is.
-        context = click.get_current_context(silent=True)
-        code = explain(error, context.command_path if context else name)
+        code = explain(error, _shown(name))
         if code is None:
             raise
         raise SystemExit(code) from None
     if signalled:
         raise SystemExit(signalled)
+
+
+def run_for_people(main: Main, *, name: str) -> None:
+    """Run *main* like `run`; of what is logged only warnings are told, in a line each.
+
+    What a person asked for stands on stdout; only what is wrong is added.
+    """
+
+    def tell(event: Mapping[str, Any]) -> None:
+        warn(event, _shown(name))
+
+    run(main, name=name, log_config=LogConfig(level="warning"), tell=tell)
+
+
+def _shown(name: str) -> str:
+    """Return the command as it was typed, which need not be called as the service is."""
+    context = click.get_current_context(silent=True)
+    return context.command_path if context else name
 
 
 async def _supervised(main: Main, name: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from opentela import service
+from opentela.explain import warn
 
 PRELUDE = """
 import asyncio
@@ -167,6 +168,34 @@ async with asyncio.TaskGroup() as group:
     assert code == 1
     assert "Traceback" in err
     assert "KeyError: 'impossible'" in err
+
+
+def test_people_are_told_warnings_in_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """As failures are; a bug keeps its traceback."""
+    lost = {"event": "mesh_lost", "level": "warning", "service": "status", "reason": "closed"}
+    warn({"timestamp": "now", **lost}, "status")
+    warn({"event": "mesh_handler_failed", "level": "error", "exception": "Trace\nback"}, "otela x")
+    assert capsys.readouterr().err.splitlines() == [
+        "otela status: warning: mesh lost; reason: closed",
+        "otela x: error: mesh handler failed",
+        "Trace",
+        "back",
+    ]
+
+
+def test_a_command_for_people_tells_no_more_than_warnings() -> None:
+    """No log line, whatever else is logged."""
+    lines = (
+        PRELUDE,
+        "from opentela.telemetry.log import get_logger",
+        "async def main(life):",
+        "    get_logger().info('readiness_changed')",
+        "    get_logger().warning('mesh_lost')",
+        "service.run_for_people(main, name='status')",
+    )
+    argv = [sys.executable, "-c", "\n".join(lines)]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    assert ended.stderr == "otela status: warning: mesh lost\n"
 
 
 def test_output_that_nobody_reads_ends_quietly(start: Start) -> None:

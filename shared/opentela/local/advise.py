@@ -10,21 +10,19 @@ import click
 
 from opentela import service
 from opentela.core import ids
-from opentela.core.errors import ConfigError, CredentialError
+from opentela.core.errors import ConfigError
 from opentela.core.ids import ProviderId, SessionId, SiteId
 from opentela.local.look import until_stopped
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus
 from opentela.mesh.access import Access
 from opentela.service import Lifecycle
-from opentela.telemetry.config import LogConfig
 from opentela.wire import control, subjects
 from opentela.wire.control import Advice
 from opentela.wire.subjects import SessionPath
 
 TIMEOUT_S: Final = 5.0
 """To reach a server: an epilogue must not hold a node for longer."""
-_QUIET: Final = LogConfig(level="warning", form="text")
 
 
 async def advise(access: Access, site: str, sessions: Iterable[str], advice: Advice) -> None:
@@ -62,12 +60,7 @@ def command(
     Without SESSIONS, ids are read from standard input, one per line. A silent session whose job has
     ended leaves at once, without the grace; one that still sends heartbeats stays.
     """
-    access = accesses.read(access_file)
-    if access.role != "provider":
-        raise CredentialError(
-            f"{access_file} is an access file of a {access.role}, not of a provider",
-            remedy="get one with: otela mesh invite",
-        )
+    access = accesses.read_for(access_file, "provider")
     named = sessions or tuple(line.strip() for line in sys.stdin if line.strip())
     for session in named:
         if not ids.is_older(SessionId(session), sys.maxsize):
@@ -81,4 +74,4 @@ def command(
     async def main(life: Lifecycle) -> None:
         await until_stopped(life, advise(access, site, named, advice))
 
-    service.run(main, name="advise", log_config=_QUIET)
+    service.run_for_people(main, name="advise")

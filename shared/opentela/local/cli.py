@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
@@ -22,11 +22,7 @@ from opentela.local.home import Home, default_home
 from opentela.local.screen import Screen
 from opentela.local.up import up as run_up
 from opentela.service import Lifecycle, SystemClock
-from opentela.telemetry.config import LogConfig
 from opentela.wire.events import KINDS, LifecycleEvent
-
-_QUIET: Final = LogConfig(level="warning", form="text")
-"""What a person asked for stands on stdout; only what is wrong is added."""
 
 _home_option = click.option(
     "--home",
@@ -77,7 +73,7 @@ def up(*, home: Path | None, api: str, placer: Path | None, as_json: bool) -> No
             placer=placer,
         )
 
-    service.run(main, name="up", log_config=_QUIET)
+    service.run_for_people(main, name="up")
 
 
 @click.command()
@@ -106,7 +102,7 @@ def status(*, home: Path | None, access: Path | None, as_json: bool) -> None:
 
         await look.until_stopped(life, work())
 
-    service.run(main, name="status", log_config=_QUIET)
+    service.run_for_people(main, name="status")
     if not is_well:
         sys.exit(1)
 
@@ -156,7 +152,7 @@ def sessions(
 
         await look.until_stopped(life, work())
 
-    service.run(main, name="sessions", log_config=_QUIET)
+    service.run_for_people(main, name="sessions")
 
 
 def _explain(record: SessionRecord, *, as_json: bool) -> None:
@@ -216,7 +212,7 @@ def events(
 
         await look.until_stopped(life, work())
 
-    service.run(main, name="events", log_config=_QUIET)
+    service.run_for_people(main, name="events")
 
 
 @click.command()
@@ -244,7 +240,7 @@ def placements(
 
         await look.until_stopped(life, work())
 
-    service.run(main, name="placements", log_config=_QUIET)
+    service.run_for_people(main, name="placements")
 
 
 @click.command()
@@ -256,7 +252,7 @@ def demo(*, keep: bool) -> None:
         screen = Screen(Console(highlight=False))
         await run_demo(life, screen, SystemClock(), keep=keep)
 
-    service.run(main, name="demo", log_config=_QUIET)
+    service.run_for_people(main, name="demo")
 
 
 def _home(chosen: Path | None) -> Home:

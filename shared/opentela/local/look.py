@@ -34,6 +34,8 @@ CATCH_UP_TIMEOUT_S: Final = 6.0
 EVENTS_WAITING_MAX: Final = 10_000
 """Events that arrived and are not printed yet: a terminal is slow, a mesh may be stormy."""
 _PAGE_TIMEOUT_S: Final = 2.0
+MAY_LOOK: Final = ("tool", "registry", "router", "placer")
+"""Whose access files show what others offer."""
 
 
 class Mesh:
@@ -80,7 +82,7 @@ async def into(path: Path, clock: Clock, *, name: str) -> AsyncIterator[Mesh]:
         CredentialError: The file is missing or refused.
         MeshUnavailableError: No server, or no registry, answers.
     """
-    mine = access.read(path)
+    mine = access.read_for(path, *MAY_LOOK)
     bus = await nats_bus.connect(mine, name=name, timeout_s=CONNECT_TIMEOUT_S)
     try:
         async with View.open(
@@ -218,6 +220,7 @@ async def events(
 ) -> None:
     """Tell the events that are *wanted*: stored ones, then, if asked to *follow*, new ones."""
     unkept = ""
+    mine = access.read_for(path, *MAY_LOOK)
 
     def on_notice(why: str) -> None:
         nonlocal unkept
@@ -227,7 +230,7 @@ async def events(
         sys.stderr.write(f"otela events: events are not kept: {why}; only new ones are shown\n")
 
     stream = subscribe(
-        path, since=since, wanted=wanted, follow=follow, name="otela events", on_notice=on_notice
+        mine, since=since, wanted=wanted, follow=follow, name="otela events", on_notice=on_notice
     )
     async for event in stream:
         tell(event)

@@ -149,6 +149,24 @@ def read(path: Path) -> Access:
     return access
 
 
+def read_for(path: Path, *roles: Role) -> Access:
+    """Return what the access file *path* holds, which must be of one of *roles*.
+
+    Raises:
+        CredentialError: It is of another role, which the message names beside the first of *roles*,
+            or it is unusable.
+    """
+    access = read(path)
+    if access.role not in roles:
+        role = roles[0]
+        way = "invite --provider NAME" if role == "provider" else f"role --role {role} --name NAME"
+        raise CredentialError(
+            f"{path} is an access file of a {access.role}, not of a {role}",
+            remedy=f"get one with: otela mesh {way}",
+        )
+    return access
+
+
 def write(path: Path, access: Access) -> None:
     """Write *access* to *path*, which only its owner can read."""
     files.write(path, "".join(_lines(access)))

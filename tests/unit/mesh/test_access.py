@@ -3,6 +3,7 @@
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from opentela.core.errors import ConfigError, CredentialError
@@ -136,3 +137,20 @@ def test_an_access_file_that_is_none_says_why(tmp_path: Path, text: str, fault: 
     assert f"access file {path}" in str(caught.value)
     assert "otela mesh" in caught.value.remedy
     assert "\n" not in caught.value.line()
+
+
+def test_an_access_file_of_another_role_is_refused_before_it_is_used(tmp_path: Path) -> None:
+    """The message says whose it is and how to get the right one."""
+    path = tmp_path / "p.toml"
+    accesses.write(path, ACCESS)
+    assert accesses.read_for(path, "router", "provider") == ACCESS
+    with pytest.raises(CredentialError) as refused:
+        accesses.read_for(path, "tool", "router")
+    assert refused.value.line() == (
+        f"{path} is an access file of a provider, not of a tool;"
+        " get one with: otela mesh role --role tool --name NAME"
+    )
+    accesses.write(path, msgspec.structs.replace(ACCESS, role="tool"))
+    with pytest.raises(CredentialError) as refused:
+        accesses.read_for(path, "provider")
+    assert refused.value.line().endswith("get one with: otela mesh invite --provider NAME")

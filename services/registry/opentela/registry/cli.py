@@ -6,7 +6,6 @@ from typing import Final
 import click
 
 from opentela import service
-from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.keeper import BusState
@@ -34,12 +33,7 @@ async def serve(life: Lifecycle, config: RegistryConfig) -> None:
         CredentialError: The access file is unusable or refused.
         MeshUnavailableError: No server of the mesh answers.
     """
-    access = accesses.read(Path(config.access))
-    if access.role != "registry":
-        raise CredentialError(
-            f"{config.access} is an access file of a {access.role}, not of a registry",
-            remedy="get one with: otela mesh role --role registry",
-        )
+    access = accesses.read_for(Path(config.access), "registry")
     shells: list[RegistryShell] = []
 
     def on_state(state: BusState, _why: str) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 from opentela import service
-from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.router.config import RouterConfig
 from opentela.router.shell import RouterShell
@@ -34,12 +33,7 @@ async def serve(life: Lifecycle, config: RouterConfig) -> None:
         MeshUnavailableError: No server of the mesh answers.
         PortInUseError: Somebody else listens where clients should connect.
     """
-    access = accesses.read(Path(config.access))
-    if access.role != "router":
-        raise CredentialError(
-            f"{config.access} is an access file of a {access.role}, not of a router",
-            remedy="get one with: otela mesh role --role router",
-        )
+    access = accesses.read_for(Path(config.access), "router")
     await life.health.open(config.health)
     async with RouterShell.open(life, config, access) as shell:
         # What is here now stays: the collector need not look at it for each few hundred requests.

@@ -128,13 +128,7 @@ def admission(config: SupervisorConfig) -> Access:
     """
     if not config.access:
         raise ConfigError("no access file", remedy="give --access FILE; ask your operator for one")
-    access = accesses.read(Path(config.access))
-    if access.role != "provider":
-        raise CredentialError(
-            f"{config.access} is an access file of a {access.role}, not of a provider",
-            remedy="get one with: otela mesh invite --provider NAME",
-        )
-    return access
+    return accesses.read_for(Path(config.access), "provider")
 
 
 def placed(

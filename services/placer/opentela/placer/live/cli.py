@@ -7,7 +7,6 @@ import click
 import msgspec
 
 from opentela import service
-from opentela.core.errors import CredentialError
 from opentela.mesh import access as accesses
 from opentela.mesh import nats_bus, warrants
 from opentela.mesh.keeper import BusState
@@ -47,12 +46,7 @@ async def serve(life: Lifecycle, config: PlacerConfig) -> None:
         MeshUnavailableError: No server of the mesh answers.
     """
     planner = _planner(config)
-    access = accesses.read(Path(config.access))
-    if access.role != "placer":
-        raise CredentialError(
-            f"{config.access} is an access file of a {access.role}, not of a placer",
-            remedy="get one with: otela mesh role --role placer",
-        )
+    access = accesses.read_for(Path(config.access), "placer")
     shells: list[PlacerShell] = []
 
     def on_state(state: BusState, _why: str) -> None:

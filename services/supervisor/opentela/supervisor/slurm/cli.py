@@ -20,9 +20,7 @@ from opentela.supervisor.config import SupervisorConfig
 from opentela.supervisor.slurm import asked, choice, desk, sbatch
 from opentela.supervisor.slurm.folder import Folder, root
 from opentela.supervisor.slurm.keeper import Keeper
-from opentela.telemetry.config import LogConfig
 
-_QUIET: Final = LogConfig(level="warning", form="text")
 _COUNT: Final = click.IntRange(min=1)
 _NONE_OR_MORE: Final = click.IntRange(min=0)
 
@@ -161,7 +159,7 @@ def submit(*, dry_run: bool, follow: bool, as_json: bool, **given: Any) -> None:
             life, slurm, folder, service, SystemClock(), say=_say(as_json=as_json), follow=follow
         )
 
-    processes.run(main, name="submit", log_config=_QUIET)
+    processes.run_for_people(main, name="submit")
 
 
 @click.command()
@@ -177,7 +175,7 @@ def jobs(*, via: str, slurm_url: str, as_json: bool) -> None:
         else:
             desk.show(rows)
 
-    processes.run(main, name="jobs", log_config=_QUIET)
+    processes.run_for_people(main, name="jobs")
 
 
 @click.command()
@@ -194,7 +192,7 @@ def cancel(*, name: str, now: bool, via: str, slurm_url: str) -> None:
         slurm = choice.scheduler(via, slurm_url, os.environ)
         await desk.cancel(life, slurm, folder, say=_say(as_json=False), now=now)
 
-    processes.run(main, name="cancel", log_config=_QUIET)
+    processes.run_for_people(main, name="cancel")
 
 
 @click.command()
