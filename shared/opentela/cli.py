@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "plan": "Decide which models run where.",
         "simulate": "Show what one replica of MODEL can do under load.",
         "replay": "Replay traces under several placements, and write a report.",
+        "catalogue": "List the GPUs, models and engines that the simulator knows.",
         "calibrate": "Fit the simulator to measurements again.",
     },
     "Operate": {

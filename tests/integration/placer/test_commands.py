@@ -180,4 +180,16 @@ def test_no_name_is_cut_in_a_table(tmp_path: Path) -> None:
     (tmp_path / "demand.toml").write_text(demand.replace("llama-70b-law", name))
     ended = otela("plan", str(tmp_path / "demand.toml"), "--inventory", "inventory.toml")
     assert ended.returncode == 0, ended.stderr
-    assert f" {name} " in ended.stdout
+    assert f"{name} " in ended.stdout
+
+
+def test_the_names_that_plans_take_are_listed() -> None:
+    """By kind, or by a word in them; what is unknown is said, and nothing fails."""
+    told = json.loads(otela("catalogue", "--json").stdout)
+    assert sorted(told) == ["engines", "gpus", "models"]
+    assert ("h100-80g-sxm", 80) in [(one["gpu"], one["memory_gib"]) for one in told["gpus"]]
+    ended = otela("catalogue", "--models", "Qwen3-32B")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "qwen3-32b" in ended.stdout
+    assert "llama" not in ended.stdout
+    assert "Nothing of that name" in otela("catalogue", "abacus").stdout

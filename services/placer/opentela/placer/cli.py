@@ -81,8 +81,9 @@ def plan(
 ) -> None:
     """Decide which models run where.
 
-    DEMAND is a TOML file with the load of each model; docs/placement.md describes it. The printed
-    bound is proven: no placement does better. Nothing is started or stopped.
+    DEMAND is a TOML file with the load of each model; docs/placement.md describes it, and
+    `otela catalogue` lists models and GPUs. The printed bound is proven: no placement does better.
+    Nothing is started or stopped.
     """
     from opentela.placer import plan_command  # noqa: PLC0415  # solvers take a while to import
 
@@ -93,9 +94,31 @@ def plan(
         plan_command.show(made, explain=explain)
 
 
+@click.command("catalogue")
+@click.argument("word", default="")
+@click.option("--gpus", "kinds", flag_value="gpus", multiple=True, help="List GPUs.")
+@click.option("--models", "kinds", flag_value="models", multiple=True, help="List models.")
+@click.option("--engines", "kinds", flag_value="engines", multiple=True, help="List engines.")
+@_json_option
+def list_catalogue(*, word: str, kinds: tuple[str, ...], as_json: bool) -> None:
+    """List the GPUs, models and engines that the simulator knows.
+
+    With WORD, only those whose names contain it.
+    """
+    from opentela.placer import catalogue_command  # noqa: PLC0415
+
+    found = catalogue_command.listed(kinds, word)
+    if as_json:
+        sys.stdout.buffer.write(catalogue_command.as_json(found) + b"\n")
+    else:
+        catalogue_command.show(found)
+
+
 @click.command()
 @click.argument("model")
-@click.option("--gpu", required=True, help="GPU from the catalogue, such as h100-80g-sxm.")
+@click.option(
+    "--gpu", required=True, help="GPU such as h100-80g-sxm; `otela catalogue` lists them."
+)
 @click.option(
     "--tp",
     type=click.IntRange(1),
@@ -110,7 +133,7 @@ def plan(
     help="Type of the weights.  [default: from config.json, or bf16]",
 )
 @click.option("--kv-dtype", default="bf16", show_default=True, help="Type of the KV cache.")
-@click.option("--engine", default="vllm", show_default=True, help="Engine from the catalogue.")
+@click.option("--engine", default="vllm", show_default=True, help="Engine from `otela catalogue`.")
 @click.option(
     "--in-tokens", type=Amount(1.0), default=512.0, show_default=True, help="Mean prompt length."
 )
@@ -149,7 +172,7 @@ def plan(
 def simulate(*, model: str, as_json: bool, **asked: Any) -> None:
     """Show what one replica of MODEL can do under load.
 
-    MODEL is a model from the catalogue, or a config.json from Hugging Face.
+    MODEL is a name from `otela catalogue`, or a config.json from Hugging Face.
     """
     from opentela.placer import simulate_command  # noqa: PLC0415
 

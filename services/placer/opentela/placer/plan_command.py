@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,33 +111,33 @@ def show(made: Made, *, explain: bool) -> None:
     """Print the plan for people."""
     console = screen()
     console.print(_placement(made.plan))
-    console.print(_worth(made.plan), soft_wrap=True)
+    console.print(_worth(made.plan))
     if made.plan.moves and made.problem.running:
         console.print(_moves(made.plan))
     if explain:
-        for line in explanation(made.problem, made.plan):
-            console.print(f"• {line}", soft_wrap=True)
+        console.print(_reasons(explanation(made.problem, made.plan)))
     if made.compared:
         console.print(_comparison(made.compared))
     sys.stdout.flush()
 
 
 def _placement(made: Plan) -> Table:
-    table = Table(box=None, header_style="bold")
-    for title in ("MODEL", "POOL", "SHAPE"):
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("MODEL", "POOL", "REPLICAS"):
         # On a narrow terminal a name goes on below: a half one names nothing.
         table.add_column(title, overflow="fold")
-    for title in ("REPLICAS", "GPUS", "CAN/s", "WANTED/s", "SERVED", "USD/h"):
+    for title in ("GPUS", "CAN/s", "WANTED/s", "SERVED", "USD/h"):
         table.add_column(title, justify="right", no_wrap=True)
     for model in made.models:
         rows = [group for group in made.groups if group.model == model.model]
         first = (f"{model.wanted_rps:.4g}", f"{model.served:.1%}")
         if not rows:
-            table.add_row(model.model, "-", "-", "0", "0", "0", *first, "0")
+            table.add_row(model.model, "-", "-", "0", "0", *first, "0")
         for index, group in enumerate(rows):
             table.add_row(
-                *((model.model if index == 0 else "", group.pool, _shape(group))),
-                *(str(group.replicas), str(group.gpus), f"{group.capacity_rps:.4g}"),
+                *(model.model if index == 0 else "", group.pool),
+                f"{group.replicas} x {_shape(group)}",
+                *(str(group.gpus), f"{group.capacity_rps:.4g}"),
                 *(first if index == 0 else ("", "")),
                 f"{group.usd_h:.2f}",
             )
@@ -155,13 +155,23 @@ def _worth(made: Plan) -> str:
     )
     total = sum(pool.gpus for pool in made.pools)
     return (
-        f"\n{made.objective}: {value}, bound {bound}, gap {made.gap:.2%} ({made.verdict});"
-        f" {made.gpus} of {total} GPUs, {made.usd_h:.2f} USD/h; {made.solver} {made.took_s:.2f} s"
+        f"\n{made.objective}: {value}, bound {bound}, gap {made.gap:.2%} ({made.verdict},"
+        f" {made.solver} {made.took_s:.2f} s)\n"
+        f"{made.gpus} of {total} GPUs, {made.usd_h:.2f} USD/h"
     )
 
 
+def _reasons(lines: Iterable[str]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row("•", line)
+    return table
+
+
 def _moves(made: Plan) -> Table:
-    table = Table(title="\nMoves", title_justify="left", box=None, header_style="bold")
+    table = Table(
+        title="\nMoves", title_justify="left", box=None, header_style="bold", pad_edge=False
+    )
     table.add_column("WAVE", justify="right")
     for title in ("MOVE", "MODEL", "POOL", "SHAPE"):
         table.add_column(title, overflow="fold")
@@ -177,7 +187,7 @@ def _moves(made: Plan) -> Table:
 
 def _comparison(rows: list[Compared]) -> Table:
     title = f"\nThe requests of {BATCH_S:.0f} s under one router (least load)"
-    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     table.add_column("PLACEMENT", overflow="fold")
     for name in ("GPUS", "USD/h", "WORST", "DONE s", "MEAN s", "P99 s", "GPU-h"):
         table.add_column(name, justify="right")

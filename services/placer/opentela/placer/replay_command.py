@@ -243,7 +243,7 @@ _HOURS_FROM: Final = 2.0
 """Hours below which a time is told in minutes."""
 _WHOLE_HOURS_FROM: Final = 10.0
 _HEADER: Final = (
-    "placement", "size", "GPUs", "GPU-hours", "as promised", "mean s", "P99 s", "TTFT P99 s",
+    "placement", "size", "GPUs", "GPU-h", "as promised", "mean s", "P99 s", "TTFT P99 s",
     "never", "starts",
 )  # fmt: skip
 
@@ -261,9 +261,9 @@ def show(made: Replayed, page: Path) -> None:
     """Print the figures for people."""
     console = screen()
     title = f"{made.judged} requests of {made.models} models in {_span(made.hours)}"
-    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(_HEADER):
-        table.add_column(name, justify="right" if place else "left")
+        table.add_column(name, justify="right" if place else "left", overflow="fold")
     for one in made.runs:
         table.add_row(*_cells(one))
     console.print(table)

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.console import Console
 
-_LEAST: Final = 96
+_LEAST: Final = 80
 """Characters that figures need, and names beside them; a narrower terminal breaks the lines."""
 _WIDE: Final = 1000
 """Of a line that goes to a file or another program, which need not be cut for anyone."""
