@@ -124,6 +124,20 @@ async def test_a_router_that_lives_and_does_not_tell_is_taken_for_gone(lender: L
     assert channel.said[-1] == Recall(1, "the router is silent", at_once=True)
 
 
+async def test_a_session_that_was_frozen_itself_judges_nobody_before_it_has_read(
+    lender: Lender,
+) -> None:
+    """What routers told meanwhile waits in its sockets."""
+    channel = lender.borrow("one")
+    lender.hear(channel, Account(1, 2, {}, 0))
+    lender.age(SETTINGS.stream.router_timeout_s + 1)
+    lender.lending._looks_at -= SETTINGS.stream.router_timeout_s
+    lender.look()
+    assert lender.lending.running == 2
+    lender.look()
+    assert lender.lending.running == 0
+
+
 async def test_a_router_that_does_not_answer_a_recall_is_not_waited_for(lender: Lender) -> None:
     """Though its channel lives."""
     lender.borrow("one")

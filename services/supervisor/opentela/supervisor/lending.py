@@ -20,6 +20,7 @@ from opentela.mesh import channel_tls
 from opentela.mesh.channel import Channel
 from opentela.mesh.seldom import Seldom
 from opentela.stream.callee import CalleeSettings
+from opentela.stream.deadlines import STARVED_S
 from opentela.stream.loan import Lent
 from opentela.supervisor.channels import instance_of
 from opentela.telemetry import log as logs
@@ -102,6 +103,8 @@ class Lending:
         self._refusal = ""
         self._logs_refusal = Seldom()
         self._look: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
+        self._is_reprieved = False
 
     @property
     def running(self) -> int:
@@ -244,13 +247,18 @@ class Lending:
     def _look_later(self) -> None:
         if self._look is None and self._given:
             loop = asyncio.get_running_loop()
+            self._looks_at = time.monotonic() + LOOK_EVERY_S
             self._look = loop.call_later(LOOK_EVERY_S, self._on_look)
 
     def _on_look(self) -> None:
         self._look = None
         now = time.monotonic()
+        # A late look is our own doing: what waits in our sockets is read before anybody is judged.
+        # Once: who is always late must still come to a judgement.
+        self._is_reprieved = now > self._looks_at + STARVED_S and not self._is_reprieved
         for key, given in tuple(self._given.items()):
-            if given.book.is_stale(now, self._terms.stream.router_timeout_s):
+            is_silent = given.book.is_stale(now, self._terms.stream.router_timeout_s)
+            if is_silent and not self._is_reprieved:
                 # As on any stream. One that lives, and only does not tell, is to stop.
                 self._tell(given, Recall(given.book.number, "the router is silent", at_once=True))
                 self._end(key, given, "the router is silent")
