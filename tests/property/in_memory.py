@@ -20,7 +20,7 @@ class Wire:
         self.end = ""
         self._far = far
         self._loop = asyncio.get_running_loop()
-        self._is_paused = False
+        self._is_pausing = self._is_paused = False
         self._kept: deque[bytes | None] = deque()
 
     # What the product calls.
@@ -45,10 +45,12 @@ class Wire:
         return bool(self.end)
 
     def pause_reading(self) -> None:
-        self._is_paused = True
+        # Loops differ in whether what was there before still comes: here it does.
+        self._is_pausing = True
+        self._loop.call_soon(self._pause)
 
     def resume_reading(self) -> None:
-        self._is_paused = False
+        self._is_pausing = self._is_paused = False
         self._loop.call_soon(self._read)
 
     def set_write_buffer_limits(self, **_: int) -> None:
@@ -83,6 +85,9 @@ class Wire:
                 self._loop.call_soon(self.near.connection_lost, None)
             else:
                 self.near.data_received(data)
+
+    def _pause(self) -> None:
+        self._is_paused = self._is_pausing
 
     def _finish(self, how: str) -> None:
         if not self.end:

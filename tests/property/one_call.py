@@ -184,6 +184,9 @@ class Play:
             return True
 
         assert await front.journal.flush_usage(book)
+        assert len({one.id for one in books}) == len(books)
+        asked = {line for _, head in engine.got for line in head.split(b"\r\n") if b"x-req" in line}
+        assert asked <= {b"x-request-id: %b" % one.request.encode() for one in books}
         seen = Seen(
             (*_answers(bytes(self._received), self.script.sent), end),
             tuple(engine.got),
