@@ -13,9 +13,15 @@ from opentela.placer.calibrate import operators
 GPU = catalogue.gpu("a100-80g-sxm")
 
 
-def _write(folder: Path, name: str, header: str, rows: Iterable[tuple[float, ...]]) -> None:
+def _write(
+    folder: Path,
+    name: str,
+    header: str,
+    rows: Iterable[tuple[float, ...]],
+    system: str = "a100_sxm",
+) -> None:
     text = header + "\n" + "\n".join(",".join(f"{value:.6g}" for value in row) for row in rows)
-    with gzip.open(folder / f"a100_sxm__x__vllm_1__{name}.csv.gz", "wt") as file:
+    with gzip.open(folder / f"{system}__x__vllm_1__{name}.csv.gz", "wt") as file:
         file.write(text + "\n")
 
 
@@ -43,6 +49,27 @@ def test_the_parameters_that_made_the_timings_are_found(tmp_path: Path) -> None:
     assert curves["gemm16"] == pytest.approx((5e-6, 0.8, 0.7, 2.0), rel=0.05)
     assert curves["decode"][:2] == pytest.approx((1e-5, 0.7), rel=0.1)
     assert "experts16" not in curves
+
+
+def _reduces(gpu: str, share: float) -> Iterable[tuple[float, ...]]:
+    link = catalogue.gpu(gpu).link or catalogue.gpu(gpu).pcie / 2
+    for peers in (2, 4, 8):
+        for numbers in (1e3, 1e5, 1e7):
+            moved = 2 * (peers - 1) / peers * numbers * 2 / link / share
+            yield peers, numbers, (4e-6 + 2e-6 * np.log2(peers) + moved) * 1e3
+
+
+def test_without_a_link_it_is_the_share_of_linked_ones_that_is_reached(tmp_path: Path) -> None:
+    """What was timed is the host of one machine; only the latency is the GPU's own."""
+    header = "num_gpus,message_size,latency"
+    for system, gpu, share in (
+        ("a100_sxm", "a100-80g-sxm", 0.6),
+        ("l40s", "l40s-48g", 0.2),
+    ):
+        _write(tmp_path, "custom_allreduce_perf", header, _reduces(gpu, share), system)
+    curves = operators.fit_all(tmp_path)
+    assert curves["a100-80g-sxm"]["collective"][2] == pytest.approx(0.6, rel=0.01)
+    assert curves["l40s-48g"]["collective"] == pytest.approx((4e-6, 2e-6, 0.6), rel=0.05)
 
 
 def test_every_architecture_of_the_catalogue_borrows_from_somebody() -> None:

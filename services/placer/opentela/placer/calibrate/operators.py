@@ -71,7 +71,21 @@ def fit_all(folder: Path) -> dict[str, Curves]:
             # timed, the shares of a GPU whose fused ones were stand in.
             shares = curves[fused[-1]]["gemm8"] if fused and gpu not in fused else own["gemm8"]
             own["gemm8"] = (own["gemm16"][0], *shares[1:])
+    _share_links(curves)
     return {gpu: own for gpu, own in curves.items() if own}
+
+
+def _share_links(curves: dict[str, Curves]) -> None:
+    """Give GPUs without links of their own the usual share of what they send through.
+
+    What they were timed at is the host of one machine: replicas elsewhere reach twice that, which
+    is what GPUs with links reach of those.
+    """
+    joined = {gpu: own for gpu, own in curves.items() if "collective" in own}
+    shares = [own["collective"][2] for gpu, own in joined.items() if catalogue.gpu(gpu).link]
+    for gpu, own in joined.items():
+        if shares and not catalogue.gpu(gpu).link:
+            own["collective"] = (*own["collective"][:2], float(np.median(shares)))
 
 
 def _times_fused(folder: Path, system: str) -> bool:
