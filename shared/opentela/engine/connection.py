@@ -100,7 +100,8 @@ class EngineConnection(asyncio.Protocol):
         self._transport.write(words)
         self._exchange = exchange
         self._uses += 1
-        self._reset()
+        if self._has_read:
+            self._reset()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -153,9 +154,14 @@ class EngineConnection(asyncio.Protocol):
         if exchange is None:
             self.abort()
             return
-        if not self._has_read and self._known is not None and self._is_again(data, *self._known):
-            self._deliver(exchange)
-            return
+        if not self._has_read and self._known is not None:
+            familiar, head = self._known
+            body = _whole_body(data, familiar)
+            if body is not None and exchange.request.method != "HEAD":
+                # What was read of the last answer is as it was: nothing of this one is kept.
+                self._free(exchange, keeps_alive=True)
+                exchange.read(head, body, ended=True)
+                return
         is_first, self._has_read = not self._has_read, True
         try:
             self._parser.feed_data(data)
@@ -168,23 +174,9 @@ class EngineConnection(asyncio.Protocol):
         if not (is_first and self._has_ended and self._keeps_alive):
             self._deliver(exchange)
             return
-        head, body_bytes = self._head, sum(map(len, self._parts))
+        first, body_bytes = self._head, sum(map(len, self._parts))
         self._deliver(exchange)
-        self._known = _familiar(data, head, body_bytes)
-
-    def _is_again(self, data: bytes, familiar: Familiar, head: AnswerHead) -> bool:
-        """Take a whole answer whose *head* came before; False changes nothing."""
-        digits = familiar.length_in(data)
-        body_at = familiar.bytes_but_length + len(digits)
-        if not digits or len(data) - body_at != int(digits):
-            return False
-        assert self._exchange is not None
-        if self._exchange.request.method == "HEAD":
-            return False
-        self._has_read = self._has_ended = self._keeps_alive = True
-        self._head = head
-        self._parts.append(data[body_at:])
-        return True
+        self._known = _familiar(data, first, body_bytes)
 
     def pause_writing(self) -> None:
         """Note that the engine takes the body more slowly than it comes."""
@@ -264,14 +256,19 @@ class EngineConnection(asyncio.Protocol):
         ended = self._has_ended
         if ended:
             # First, so that the listener's next request finds the connection free.
-            self._exchange = None
-            if self._keeps_alive and exchange.is_sent and self.is_usable:
-                self.resume()
-                self._pool.release(self)
-            else:
-                self.close()
+            self._free(exchange, keeps_alive=self._keeps_alive)
         if head is not None or data or ended:
             exchange.read(head, data, ended=ended)
+
+    def _free(self, exchange: User, *, keeps_alive: bool) -> None:
+        """Serve *exchange* no more; another may come."""
+        self._exchange = None
+        if keeps_alive and exchange.is_sent and self.is_usable:
+            if self._is_paused:
+                self.resume()
+            self._pool.release(self)
+        else:
+            self.close()
 
     def _break(self, kind: FailKind, message: str) -> None:
         exchange = self._exchange
@@ -283,6 +280,13 @@ class EngineConnection(asyncio.Protocol):
         size, self._untold = self._untold, 0
         if size and self._exchange is not None:
             self._exchange.took(size)
+
+
+def _whole_body(data: bytes, familiar: Familiar) -> bytes | None:
+    """Return the body of the whole answer that *data* is, if its head is a *familiar* one."""
+    digits = familiar.length_in(data)
+    body_at = familiar.bytes_but_length + len(digits)
+    return data[body_at:] if digits and len(data) - body_at == int(digits) else None
 
 
 def _familiar(

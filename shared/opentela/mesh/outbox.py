@@ -19,17 +19,24 @@ class Outbox:
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._gathered: list[bytes] = []
-        self._has_written = False  # in this turn of the loop
+        self._written_at = -1.0
 
     def send(self, words: bytes) -> None:
         """Send *words*, at the latest when this turn of the loop ends."""
-        if self._has_written:
+        if self._gathered:
             self._gathered.append(words)
             self.waiting_bytes += len(words)
-        else:
-            self._has_written = True
+            return
+        # The loop's time stands still within a turn. To be called at the end of each would cost as
+        # much as a write, mostly for nothing; that two turns may be of one time does no harm.
+        now = self._loop.time()
+        if now != self._written_at:
+            self._written_at = now
             self._write(words)
-            self._loop.call_soon(self._end_turn)
+            return
+        self._gathered.append(words)
+        self.waiting_bytes += len(words)
+        self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Send now what was gathered."""
@@ -37,7 +44,3 @@ class Outbox:
             self._write(b"".join(self._gathered))
             self._gathered.clear()
             self.waiting_bytes = 0
-
-    def _end_turn(self) -> None:
-        self._has_written = False
-        self.flush()

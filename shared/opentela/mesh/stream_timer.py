@@ -18,7 +18,9 @@ class StreamTimer(Generic[Key]):
     """Ticks the streams that are due.
 
     Args:
-        grain_s: A new stream is first looked at within this; none of its deadlines is earlier.
+        grain_s: A new stream is first looked at within this; what is due no sooner is kept to the
+            millisecond. The longer it is, the more streams have ended then, and the seldomer
+            anybody wakes up for them.
         deadline_of: Returns when a stream is due, as it stands now; None when it has ended.
         tick: Lets a stream act on the time that passed.
     """
@@ -34,9 +36,13 @@ class StreamTimer(Generic[Key]):
         self._handle: asyncio.TimerHandle | None = None
         self._armed_at = 0.0
         self._looks_at_fresh = False  # within the grain
+        self._is_closed = False
 
-    def add(self, key: Key) -> None:
-        """Watch a new stream until it has ended."""
+    def add(self, key: Key, due_in_s: float = math.inf) -> None:
+        """Watch a new stream until it has ended; *due_in_s* is the first time if that is soon."""
+        if due_in_s < self._grain_s:
+            self._add_at(key, time.monotonic() + due_in_s)
+            return
         self._deadlines.add(key)
         if not self._looks_at_fresh:
             self._looks_at_fresh = True
@@ -46,9 +52,15 @@ class StreamTimer(Generic[Key]):
 
     def close(self) -> None:
         """Wake up no more."""
+        self._is_closed = True
         self._looks_at_fresh = True  # whatever is added now comes too late
         if self._handle is not None:
             self._handle.cancel()
+
+    def _add_at(self, key: Key, at: float) -> None:
+        self._deadlines.put(key, at)
+        if not self._is_closed and (self._handle is None or at < self._armed_at):
+            self._arm(at)
 
     def _arm(self, at: float) -> None:
         if self._handle is not None:
@@ -67,5 +79,5 @@ class StreamTimer(Generic[Key]):
         if self._looks_at_fresh:
             # Added by a tick, or kept by a reprieve.
             next_at = min(now + self._grain_s, next_at or math.inf)
-        if next_at is not None:
+        if next_at is not None and not self._is_closed:
             self._arm(next_at)

@@ -66,7 +66,7 @@ class CalleeSettings(msgspec.Struct, frozen=True, kw_only=True):
         window_bytes: Bytes of a body under way that the engine has not taken.
     """
 
-    ack_delay_s: float = 0.02
+    ack_delay_s: float = 0.1
     keepalive_s: float = 1.0
     router_timeout_s: float = 20.0
     body_timeout_s: float = 10.0

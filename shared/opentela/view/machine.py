@@ -137,7 +137,7 @@ class ViewMachine:
         self._config = config
         self._waiting: deque[SnapshotAsk] = deque(maxlen=ASKS_WAITING_MAX)
         self._under_way: dict[int, float] = {}
-        self._registries: dict[str, tuple[float, str]] = {}
+        self._registries: dict[str, tuple[float, Presence]] = {}
         self._number = 0
         self._round_at: float | None = 0.0
         self._booted_to = PageAsk()
@@ -199,16 +199,18 @@ class ViewMachine:
 
     def _see(self, now: float, presence: Presence) -> None:
         """Take note of which registries there are: they judge together."""
-        name, instance = presence.registry, presence.instance
-        if fault_of(presence, self._verify):
+        name = presence.registry
+        known = self._registries.get(name)
+        # They say the same words every second: what was checked once need not be again.
+        if not (known and known[1] == presence) and fault_of(presence, self._verify):
             self.held.count(Reason.FORGED)
             return
-        known = self._registries.pop(name, None)
+        self._registries.pop(name, None)
         if not presence.leaving:
-            self._registries[name] = (now, instance)
+            self._registries[name] = (now, presence)
             if len(self._registries) > REGISTRIES_MAX:
                 del self._registries[next(iter(self._registries))]
-        elif known is not None and known[1] != instance:
+        elif known is not None and known[1].instance != presence.instance:
             self._registries[name] = known  # an earlier life of it has left
 
     def _quorum(self, now: float) -> int:

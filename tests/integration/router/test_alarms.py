@@ -37,7 +37,7 @@ async def test_a_request_is_told_once_its_time_has_come() -> None:
     alarms, request = Alarms(), Request(0.05)
     due = request.deadline
     assert due is not None
-    alarms.watch(request)
+    alarms.watch(request, request.deadline or 0.0)
     await until(lambda: bool(request.told), "time is told")
     assert request.told[0] >= due
     alarms.close()
@@ -46,10 +46,10 @@ async def test_a_request_is_told_once_its_time_has_come() -> None:
 async def test_an_earlier_deadline_counts() -> None:
     """A request that waits to try again is told then, not when its first attempt would end."""
     alarms, request = Alarms(), Request(600)
-    number = alarms.watch(request)
+    number = alarms.watch(request, request.deadline or 0.0)
     await until(lambda: request.looks == 1, "it is looked at")
     request.deadline = time.monotonic() + 0.01
-    assert alarms.watch(request, number) == number
+    assert alarms.watch(request, request.deadline, number) == number
     await until(lambda: bool(request.told), "time is told")
     alarms.close()
 
@@ -57,7 +57,7 @@ async def test_an_earlier_deadline_counts() -> None:
 async def test_a_request_that_ended_is_let_go_at_once() -> None:
     """However late its deadline is."""
     alarms, request = Alarms(), Request(600)
-    number = alarms.watch(request)
+    number = alarms.watch(request, request.deadline or 0.0)
     gone = weakref.ref(request)
     await until(lambda: _looks(gone) == 1, "it is looked at")
     alarms.forget(number)

@@ -397,3 +397,26 @@ def test_a_registry_leaves_by_its_own_word_alone(booted: ViewMachine) -> None:
     step(booted, 0.4, VerdictHeard(path=owner.path, verdict=verdict))
     assert list(booted.held.living) == [owner.claim.session]
     assert booted.held.rejections["forged"] == 2  # type: ignore[index]
+
+
+def test_words_that_a_registry_repeats_are_checked_once(
+    booted: ViewMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come every second; other words in its name are checked each time."""
+    checked: list[Presence] = []
+    fault = "a lie"
+
+    def fault_of(said: Presence, _: object) -> str:
+        checked.append(said)
+        return fault
+
+    monkeypatch.setattr(machines, "fault_of", fault_of)
+    honest = presence_of(seal("r1"), "one")
+    step(booted, 0.1, PresenceHeard(presence=honest))
+    fault = ""
+    for now in (0.2, 0.3, 0.4):
+        step(booted, now, PresenceHeard(presence=honest))
+    assert checked == [honest, honest]
+    other = replace(honest, leaving=True)
+    step(booted, 0.5, PresenceHeard(presence=other))
+    assert checked == [honest, honest, other]

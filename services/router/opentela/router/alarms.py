@@ -5,8 +5,9 @@ from typing import Final, Protocol
 
 from opentela.mesh.stream_timer import StreamTimer
 
-GRAIN_S: Final = 0.02
-"""A request's first deadline is kept this late at most; all others to the millisecond."""
+GRAIN_S: Final = 0.5
+"""Requests are first looked at within this. Most have ended then, and none was due before: whatever
+is due sooner is watched by itself."""
 LOOK_S: Final = 5.0
 """However late its deadline, a request is looked at so often: what has ended is dropped then. Until
 the deadline itself, minutes away, a busy router would remember the numbers of millions."""
@@ -33,18 +34,19 @@ class Alarms:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def watch(self, request: Timed, number: int = 0) -> int:
+    def watch(self, request: Timed, deadline: float, number: int = 0) -> int:
         """See to it that *request* is told of its deadline; return its number.
 
         Args:
             request: Running until `forget`.
+            deadline: As it stands now.
             number: It has already, when its deadline is earlier now than before.
         """
         if not number:
             self._last += 1
             number = self._last
             self._requests[number] = request
-        self._timer.add(number)
+        self._timer.add(number, deadline - time.monotonic())
         return number
 
     def forget(self, number: int) -> None:

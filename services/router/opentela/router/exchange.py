@@ -380,7 +380,7 @@ class Exchange:
         """See to it that time is told at *deadline*; a later one is found when it comes."""
         if deadline is not None and deadline < self._watched_until:
             self._watched_until = deadline
-            self._alarm = self._desk.alarms.watch(self, self._alarm)
+            self._alarm = self._desk.alarms.watch(self, deadline, self._alarm)
 
     def next_deadline(self) -> float | None:
         """Return when time must be told, for who looks again then; None when it need not."""

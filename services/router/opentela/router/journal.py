@@ -211,7 +211,8 @@ class Journal:
         """Hand usage records to the mesh, for ever; run as a task of its own."""
         while True:
             await self._has_waiting.wait()
-            await asyncio.sleep(GATHER_S)
+            if self._lines is None:
+                await asyncio.sleep(GATHER_S)  # else they come gathered
             if not await self.flush_usage(publish):
                 await asyncio.sleep(RETRY_S)
 

@@ -7,6 +7,7 @@ a channel is asked over it. A session that has none is dialled, or invited to di
 `INVITE_EVERY_S`, when a request takes the mesh. Who floods us is cut off.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -42,8 +43,8 @@ ROUTES_MAX: Final = 4096
 """Sessions whose subjects are remembered; more than a mesh has at one time."""
 INVITE_EVERY_S: Final = 10.0
 """A session that could not dial is asked again after so long."""
-GRAIN_S: Final = 0.05
-"""How finely the acknowledgement time-out of half a second is kept."""
+GRAIN_S: Final = 0.5
+"""New streams are looked at within this, or within the acknowledgement time-out if that is less."""
 
 _TAIL: Final = "0"
 _late: Final = metrics.counter(
@@ -115,7 +116,8 @@ class MeshLink:
         Raises:
             MeshUnavailableError: There is no connection. The interest is kept for the next one.
         """
-        self._timer = StreamTimer(GRAIN_S, self._deadline_of, self._tick)
+        grain_s = min(GRAIN_S, self._settings.ack_timeout_s)
+        self._timer = StreamTimer(grain_s, self._deadline_of, self._tick)
         self.client.watch(self)
         self._sid = self.client.subscribe(
             subjects.replies(self._role, self.instance),
@@ -161,7 +163,7 @@ class MeshLink:
             stream.refuse(_FLOODING)
             return stream
         stream.begin()
-        self._timer.add(number)
+        self._timer.add(number, deadline_s or math.inf)
         if channel is None and (self._invite or self._dial is not None):
             self._seek_channel(path)
         return stream

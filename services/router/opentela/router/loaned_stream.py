@@ -9,40 +9,24 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from opentela.core.errors import WireError
-from opentela.core.forecast import tokens_asked
-from opentela.engine.connection import AnswerHead
-from opentela.engine.curfew import AnswerLength, Curfew
-from opentela.engine.pool import EngineHttp, Exchange
+from opentela.engine import serving
+from opentela.engine.serving import Served
 from opentela.router.link_stream import TELL
 from opentela.router.ports import StreamSink
 from opentela.stream.callee import Callee, CalleeSettings
 from opentela.stream.caller import Caller, CallerSettings, Request
 from opentela.stream.events import (
-    ENGINE_END,
     TICK,
-    AbortEngine,
-    Begin,
     BreakOff,
     CalleeEvent,
     CallerAction,
     CallerEvent,
     Consumed,
-    EngineConnected,
-    EngineData,
-    EngineFailed,
-    EngineHead,
-    EngineTook,
-    PauseEngine,
-    ResumeEngine,
-    StartEngine,
     Withdraw,
-    WriteBody,
 )
 from opentela.stream.failures import failure
 from opentela.stream.loan import ENDED
@@ -55,8 +39,6 @@ CALLER: Final = CallerSettings(
     ack_timeout_s=math.inf, idle_timeout_s=math.inf, keepalive_s=math.inf
 )
 """Neither half can be silent without the other."""
-_BEGIN: Final = Begin()
-_OK: Final = 200
 _CALLER: Final = "caller"
 _CALLEE: Final = "callee"
 
@@ -71,65 +53,48 @@ def callee_settings(body_bytes_max: int) -> CalleeSettings:
     )
 
 
-class Host(Protocol):
+class Host(serving.Host, Protocol):
     """The loan, as its streams see it."""
 
     @property
-    def engine(self) -> EngineHttp:
-        """Return the way to the engine."""
-
-    @property
-    def curfew(self) -> Curfew:
-        """Return until when requests may run."""
-
-    def received(self, size: int) -> None:
-        """Count bytes that came from the engine."""
+    def book(self) -> serving.Progress:
+        """Return who counts what comes."""
 
     def finish(self, number: int, outcome: str) -> None:
         """Forget a stream that has ended."""
 
 
-class LoanedStream:
-    """One request at a lent engine, from its beginning to its end."""
+class LoanedStream(Served):
+    """One request at a lent engine, from its beginning to its end.
 
-    __slots__ = (
-        "_began_at",
-        "_events",
-        "_exchange",
-        "_is_busy",
-        "_is_opening",
-        "_is_withdrawn",
-        "_length",
-        "_outcome",
-        "_sink",
-        "_tokens_max",
-        "callee",
-        "caller",
-        "host",
-    )
+    Attributes:
+        host: The loan that it runs on.
+        caller: The router's half.
+    """
+
+    __slots__ = ("_events", "_is_busy", "_is_opening", "_is_withdrawn", "_sink", "caller", "host")
 
     def __init__(
         self, host: Host, number: int, request: Request, sink: StreamSink, settings: CalleeSettings
     ) -> None:
+        super().__init__(host, host.book, Callee(number, settings))
         self.caller = Caller(number, request, CALLER)
-        self.callee = Callee(number, settings)
         self.host = host
         self._sink = sink
-        self._exchange: Exchange | None = None
-        self._events: deque[tuple[str, Any]] = deque()
+        self._events: deque[tuple[str, Any]] | None = None
         self._is_busy = False
         self._is_opening = False
         self._is_withdrawn = False
-        self._outcome: str = FailKind.CANCELLED
-        # Read only while an end is known, to learn how long requests take.
-        self._length: AnswerLength | None = None
-        self._tokens_max = 0
-        self._began_at = 0.0
 
     def begin(self) -> None:
         """Send the request; nothing is told before this returns."""
         self._is_opening = True
-        self._at_caller(_BEGIN)
+        now = time.monotonic()
+        frame = self.caller.begin(now)
+        if self.callee.starts(now, frame):
+            self.ask(frame)
+        else:
+            self.step(frame)
         self._is_opening = False
 
     def cancel(self, reason: str) -> None:
@@ -143,7 +108,7 @@ class LoanedStream:
 
     def break_off(self, reason: str) -> None:
         """Fail, because the session ends."""
-        self._at_callee(BreakOff(FailKind.ENGINE_LOST, reason))
+        self.step(BreakOff(FailKind.ENGINE_LOST, reason))
 
     def refuse(self, message: str) -> None:
         """Fail before anything is begun, in a turn of its own."""
@@ -158,91 +123,77 @@ class LoanedStream:
 
     def tick(self) -> None:
         """Act on the time that has passed."""
-        self._at_callee(TICK)
+        self.step(TICK)
 
-    # What the exchange with the engine calls.
+    # What the session's half brings.
 
-    def on_connected(self) -> None:
-        """The request's head is on its way."""
-        self._at_callee(EngineConnected())
+    def step(self, event: CalleeEvent) -> None:
+        """Let the session's half take an event, and each half what follows from it."""
+        self._take(_CALLEE, event)
 
-    def on_took(self, size: int) -> None:
-        """The engine's socket took a part of the body."""
-        self._at_callee(EngineTook(size))
+    def take_whole(self, answer: Head) -> None:
+        """Tell of an answer that came whole."""
+        if not self.caller.answers(answer):
+            self._at_caller(answer)
+            return
+        self._tell(answer)
+        self._finish()
 
-    def on_read(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
-        """One read of the answer."""
-        self.host.received(len(data))
-        if head is not None and self._began_at and head.status == _OK:
-            self._length = AnswerLength()
-        if self._length is not None:
-            self._length.read(data)
-        if head is not None:
-            self._at_callee(EngineHead(head.status, head.headers, data, ended))
-        elif not data:
-            self._at_callee(ENGINE_END)
-        elif ended or self._is_busy or (seq := self._passes(data)) < 0:
-            self._at_callee(EngineData(data, ended))
-        else:
-            frame = Data(self.callee.stream, seq, data)
-            if self.caller.passes(time.monotonic(), frame):
-                self._tell(frame)
-            else:
-                self._at_caller(frame)
-
-    def on_failed(self, kind: FailKind, message: str) -> None:
-        """The answer will not come, or not wholly."""
-        self._at_callee(EngineFailed(kind, message))
+    def take_part(self, seq: int, data: bytes) -> None:
+        """Tell of a part of an answer that goes on."""
+        frame = Data(self.callee.stream, seq, data)
+        if not self.caller.passes(time.monotonic(), frame):
+            self._at_caller(frame)
+            return
+        try:
+            self._sink.on_data(data)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._sink_failed(error)
 
     # The rest.
 
-    def _passes(self, data: bytes) -> int:
-        return self.callee.passes(time.monotonic(), len(data))
-
     def _at_caller(self, event: CallerEvent) -> None:
-        self._events.append((_CALLER, event))
-        if not self._is_busy:
-            self._drain()
+        self._take(_CALLER, event)
 
-    def _at_callee(self, event: CalleeEvent) -> None:
-        self._events.append((_CALLEE, event))
-        if not self._is_busy:
-            self._drain()
-
-    def _drain(self) -> None:
+    def _take(self, half: str, event: CalleeEvent | CallerEvent) -> None:
         """Let each half take its events, and what follows from them, until nothing does."""
+        if self._events is None:
+            self._events = deque()
         events = self._events
+        events.append((half, event))
+        if self._is_busy:
+            return
         self._is_busy = True
         try:
             while events:
                 half, event = events.popleft()
                 if half is _CALLER:
-                    self._step_caller(event)
+                    self._step_caller(event, events)
                 else:
-                    self._step_callee(event)
+                    self._step_callee(event, events)
         finally:
             self._is_busy = False
         if self.caller.ended:
             self._finish()
 
-    def _step_caller(self, event: CallerEvent) -> None:
+    def _step_caller(self, event: Any, events: deque[tuple[str, Any]]) -> None:
         for action in self.caller.step(time.monotonic(), event):
             if type(action) in TELL:
                 self._tell(action)
             else:
-                self._events.append((_CALLEE, action))
+                events.append((_CALLEE, action))
 
-    def _step_callee(self, event: CalleeEvent) -> None:
+    def _step_callee(self, event: Any, events: deque[tuple[str, Any]]) -> None:
         for action in self.callee.step(time.monotonic(), event):
-            act = self._ACTS.get(type(action))
+            act = self.ACTS.get(type(action))
             if act is not None:
                 act(self, action)
                 continue
             if isinstance(action, Fail):
-                self._outcome = action.kind
+                self.outcome = action.kind
             elif isinstance(action, End) or (isinstance(action, Head) and action.end):
-                self._outcome = ENDED
-            self._events.append((_CALLER, action))
+                self.outcome = ENDED
+            events.append((_CALLER, action))
 
     def _tell(self, action: CallerAction) -> None:
         if self._is_opening:
@@ -256,48 +207,14 @@ class LoanedStream:
             action = msgspec.structs.replace(action, kind=FailKind.CHANNEL_LOST)
         try:
             TELL[type(action)](self._sink, action)
-        except Exception as error:
-            # A bug above; the engine need not work for it, nor others suffer.
-            log.exception("stream_sink_failed", error=repr(error))
-            self.cancel("the router failed")
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._sink_failed(error)
+
+    def _sink_failed(self, error: Exception) -> None:
+        # A bug above; the engine need not work for it, nor others suffer.
+        log.error("stream_sink_failed", error=repr(error), exc_info=error)
+        self.cancel("the router failed")
 
     def _finish(self) -> None:
-        if self._length is not None and self._outcome == ENDED:
-            duration_s = time.monotonic() - self._began_at
-            self.host.curfew.learn(duration_s, self._length, self._tokens_max)
-            self._length = None
-        self.host.finish(self.caller.stream, self._outcome)
-
-    def _start(self, action: StartEngine) -> None:
-        if self.host.curfew.leave_at:
-            self._began_at = time.monotonic()
-            self._tokens_max = tokens_asked(action.request.body)
-        try:
-            self._exchange = self.host.engine.ask(action.request, self)
-        except WireError as error:
-            self._events.append((_CALLEE, EngineFailed(FailKind.REFUSED, str(error))))
-
-    def _write(self, action: WriteBody) -> None:
-        assert self._exchange is not None
-        self._exchange.write(action.data, more=action.more)
-
-    def _abort(self, _: AbortEngine) -> None:
-        if self._exchange is not None:
-            self._exchange.abort()
-
-    def _pause(self, _: PauseEngine) -> None:
-        assert self._exchange is not None
-        self._exchange.pause()
-
-    def _resume(self, _: ResumeEngine) -> None:
-        assert self._exchange is not None
-        self._exchange.resume()
-
-    _ACTS: ClassVar[dict[type, Callable[..., None]]] = {
-        StartEngine: _start,
-        WriteBody: _write,
-        AbortEngine: _abort,
-        PauseEngine: _pause,
-        ResumeEngine: _resume,
-    }
-    """What is done to the engine; every other action is a frame for the router's half."""
+        self.let_go()
+        self.host.finish(self.caller.stream, self.outcome)

@@ -8,6 +8,7 @@ without one.
 
 import asyncio
 import hmac
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -36,8 +37,8 @@ _CLOCK: Final = SystemClock()
 
 REPORT_EVERY_S: Final = 0.5
 """A session judges by what it is told whether its engine hangs, which takes it far longer."""
-GRAIN_S: Final = 0.05
-"""How finely deadlines are kept."""
+GRAIN_S: Final = 0.25
+"""How finely deadlines are kept, which requests keep for themselves too."""
 
 LOANS: Final = metrics.gauge("otela_router_loans", "Sessions whose engine is asked directly.")
 _streams: Final = metrics.counter(
@@ -54,6 +55,7 @@ class Loan:
     Attributes:
         channel: Over which it was lent; None when that is lost.
         curfew: Until when requests may run.
+        counted: Requests that metrics tell of.
     """
 
     def __init__(
@@ -72,12 +74,9 @@ class Loan:
         self.curfew.leave_at = terms.leave_at
         self.book: Final = Borrowed(terms.number, terms.streams_max)
         self.settings: Final = callee_settings(terms.body_bytes_max)
+        self.counted = 0
         self._streams = streams
         self._on_end = on_end
-
-    def received(self, size: int) -> None:
-        """Count bytes that came from the engine."""
-        self.book.received += size
 
     def finish(self, number: int, outcome: str) -> None:
         """Forget a stream that has ended."""
@@ -124,8 +123,9 @@ class Loans:
         loan = self._open.get(path)
         if loan is None:
             return None
-        if not loan.book.may_begin(time.monotonic()):
-            if loan.book.running:
+        book = loan.book
+        if not book.may_begin(time.monotonic()):
+            if book.running:
                 # So that the session knows of all that runs when it is asked itself.
                 self._tell(loan)
             return None
@@ -135,13 +135,13 @@ class Loans:
             if refusal:
                 stream.refuse(refusal)
                 return stream
-        loan.book.begin()
+        book.begin()
         self._streams[number] = stream
         stream.begin()
         assert self._timer is not None
-        self._timer.add(number)
-        self._report_later()
-        _streams.inc()
+        self._timer.add(number, request.deadline_s or math.inf)
+        if self._report is None:
+            self._report_later()
         return stream
 
     def take(self, path: SessionPath | None, channel: Channel | None, frame: LoanFrame) -> bool:
@@ -268,6 +268,8 @@ class Loans:
 
     def _tell(self, loan: Loan) -> bool:
         account = loan.book.account()
+        _streams.inc(account.begun - loan.counted)
+        loan.counted = account.begun
         word = wire.encode(account)
         if loan.channel is not None:
             is_told = loan.channel.publish(word)
