@@ -75,7 +75,7 @@ waited for. Products with fewer rows or columns than half reach less than half o
 Curves = dict[str, tuple[float, ...]]
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
+class Fit(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Everything that was fitted.
 
     Attributes:
@@ -97,12 +97,21 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     def factors(self, shape: ReplicaShape) -> Floats:
         """Return the factor of each of `COMPONENTS` for *shape*."""
-        levels = levels_of(shape)
-        logs = [
-            sum(map(self.effects.get(component, {}).get, levels, _ZEROS))
-            for component in COMPONENTS
-        ]
-        return np.exp(np.array(logs, dtype=np.float64))
+        known = self._by_level
+        logs = np.zeros(len(COMPONENTS))
+        for level in levels_of(shape):
+            if level in known:
+                logs += known[level]
+        return np.exp(logs)
+
+    @functools.cached_property
+    def _by_level(self) -> dict[str, Floats]:
+        """The logarithms of all components by level."""
+        found: dict[str, Floats] = {}
+        for at, component in enumerate(COMPONENTS):
+            for level, value in self.effects.get(component, {}).items():
+                found.setdefault(level, np.zeros(len(COMPONENTS)))[at] = value
+        return found
 
 
 LEVELS: Final = (
@@ -119,7 +128,6 @@ LEVELS: Final = (
 """The kinds of levels at which effects are fitted, the widest first."""
 _SAME: Final[Mapping[str, str]] = {"fp16": "bf16"}
 """Formats that kernels do not tell apart."""
-_ZEROS: Final = (0.0,) * len(LEVELS)
 
 
 def levels_of(shape: ReplicaShape) -> tuple[str, ...]:

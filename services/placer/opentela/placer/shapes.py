@@ -29,7 +29,7 @@ DTYPE_BYTES: Final[dict[str, float]] = {
 """Bytes a stored number takes, its share of the scales included."""
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One type of GPU, as its data sheet has it.
 
     Attributes:
@@ -65,7 +65,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.memory_gib * 2**30
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The shape of one decoder-only transformer.
 
     Attributes:

@@ -75,7 +75,7 @@ def estimate(
     most = steady.running_max(c, z, demand.lengths)
     full = steady.saturated(c, z, demand.lengths).rps[:, 0]
     curve = _curve(c, z, demand, most)
-    reasons = _reasons(shapes, workloads)
+    reasons = _reasons(shapes, workloads, c.kv_tokens[:, 0].tolist())
     can = np.array([reason is None for reason in reasons])
     rate = demand.rate[:, 0]
     slos = [slo] * len(shapes) if isinstance(slo, Slo) else slo
@@ -119,8 +119,11 @@ def _nothing() -> Estimates:
     )
 
 
-def _reasons(shapes: Sequence[ReplicaShape], workloads: Sequence[Workload]) -> list[Reason | None]:
-    return [memory.feasible(s, w) for s, w in zip(shapes, workloads, strict=True)]
+def _reasons(
+    shapes: Sequence[ReplicaShape], workloads: Sequence[Workload], held: Sequence[float]
+) -> list[Reason | None]:
+    each = zip(shapes, workloads, held, strict=True)
+    return [memory.feasible(shape, load, held=tokens) for shape, load, tokens in each]
 
 
 def _demand(workloads: Sequence[Workload]) -> _Demand:

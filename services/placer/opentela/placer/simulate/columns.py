@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from opentela.placer import catalogue
-from opentela.placer.fit import COMPONENTS, OPERATORS, Curves, Fit, levels_of
+from opentela.placer.fit import COMPONENTS, OPERATORS, Curves, Fit
 from opentela.placer.shapes import DTYPE_BYTES, Floats, Gpu, ReplicaShape
 from opentela.placer.simulate import memory
 
@@ -77,7 +77,7 @@ class Columns(NamedTuple):
 def of(shapes: Sequence[ReplicaShape], fit: Fit) -> tuple[Columns, Floats]:
     """Return the columns of *shapes* and the factors of each, the latter of shape (N, K)."""
     cache: dict[ReplicaShape, int] = {}
-    known: dict[tuple[str, ...], Floats] = {}
+    known: dict[tuple[str, ...], Floats] = {}  # by all that `levels_of` tells apart
     curves: dict[tuple[str, str, str, bool], _Cells] = {}
     rows: list[_Cells] = []
     factors: list[Floats] = []
@@ -87,7 +87,7 @@ def of(shapes: Sequence[ReplicaShape], fit: Fit) -> tuple[Columns, Floats]:
         if at is None:
             at = cache[shape] = len(rows)
             rows.append(_row(shape, fit, curves))
-            kind = levels_of(shape)
+            kind = (shape.model.id, shape.gpu.id, shape.engine, shape.build, shape.w_dtype)
             if kind not in known:
                 known[kind] = fit.factors(shape)
             factors.append(known[kind])

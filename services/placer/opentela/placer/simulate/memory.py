@@ -109,10 +109,16 @@ def kv_tokens(shape: ReplicaShape) -> float:
     return max(0.0, blocks * engine.block_tokens) * shape.copies
 
 
-def feasible(shape: ReplicaShape, workload: Workload | None = None) -> Reason | None:
-    """Return why *shape* cannot run, or not with the lengths of *workload*; None if it can."""
+def feasible(
+    shape: ReplicaShape, workload: Workload | None = None, *, held: float | None = None
+) -> Reason | None:
+    """Return why *shape* cannot run, or not with the lengths of *workload*; None if it can.
+
+    *held* is how many tokens of context it holds, where that was worked out already.
+    """
     model = shape.model
     longest = workload.in_len + workload.out_len if workload else 1.0
+    held = kv_tokens(shape) if held is None else held
     return _indivisible(shape) or next(
         (
             reason
@@ -121,7 +127,7 @@ def feasible(shape: ReplicaShape, workload: Workload | None = None) -> Reason | 
                 (Reason.LAYERS, shape.pp > model.layers),
                 (Reason.DTYPE, shape.w_dtype in _SMALL_DTYPES and shape.gpu.arch in _NO_BF16),
                 (Reason.CONTEXT, 0 < model.context_max < longest),
-                (Reason.MEMORY, kv_tokens(shape) < longest),
+                (Reason.MEMORY, held < longest),
             )
             if holds
         ),

@@ -109,8 +109,11 @@ def gemm(curve: Floats, *, moved: Floats, done: Floats, quantised: Floats) -> Fl
         quantised: Seconds to move its activations once.
     """
     knee = curve[..., 3]
-    joined = (moved / curve[..., 1]) ** knee + (done / curve[..., 2]) ** knee
-    return joined ** (1 / knee) + curve[..., 4] * quantised
+    moved, done = moved / curve[..., 1], done / curve[..., 2]
+    longer = np.maximum(moved, done)
+    shorter = np.minimum(moved, done) / np.maximum(longer, 1e-300)
+    # The same as (moved^knee + done^knee)^(1 / knee), with one power less.
+    return longer * (1 + shorter**knee) ** (1 / knee) + curve[..., 4] * quantised
 
 
 class _Weights(NamedTuple):
