@@ -276,7 +276,10 @@ def _ask_engine(
 
 @asynccontextmanager
 async def leave_signals(tell: Callable[[Warned | StopAsked], None]) -> AsyncIterator[None]:
-    """Take every signal of a scheduler for the wish that we leave; an ignored one stays ignored."""
+    """Take every signal of a scheduler for the wish that we leave; an ignored one stays ignored.
+
+    What comes after that is ignored: the process is about to end.
+    """
     loop = asyncio.get_running_loop()
     taken = [one for one in _LEAVE_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
     for number in taken:
@@ -287,3 +290,5 @@ async def leave_signals(tell: Callable[[Warned | StopAsked], None]) -> AsyncIter
     finally:
         for number in taken:
             loop.remove_signal_handler(number)
+            # Whoever repeats itself would end us by the default, and we would seem to have failed.
+            signal.signal(number, signal.SIG_IGN)
