@@ -83,8 +83,7 @@ def test_a_departure_is_told_with_what_may_still_finish() -> None:
         "draining why; nothing is running"
     ]
     assert lines(told.tell(session("DRAINING", "why"), busy)) == [
-        "draining why; 2 requests may finish",
-        "within 18 s. Ctrl-C again breaks them off.",
+        "draining why; 2 requests may finish within 18 s. Ctrl-C again ends at once."
     ]
     assert lines(told.tell(session("LEFT", "why"), idle)) == ["left the mesh: why"]
     ended = event("engine_ended", launch=0, reason="exit 0")

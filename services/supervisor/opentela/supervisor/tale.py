@@ -102,7 +102,7 @@ class Tale:
             case "SERVING":
                 return self._serving((event["session"], tuple(event["models"])), scene)
             case "DRAINING":
-                return list(_draining(reason, scene))
+                return [_draining(reason, scene)]
             case "DOWN":
                 last = scene.output[-OUTPUT_LINES_MAX:]
                 shown = [Said("", line, is_verbatim=True) for line in last]
@@ -199,12 +199,11 @@ def _requests(count: int) -> str:
     return "1 request" if count == 1 else f"{count} requests"
 
 
-def _draining(reason: str, scene: Scene) -> Iterable[Said]:
+def _draining(reason: str, scene: Scene) -> Said:
     if not scene.running:
-        yield Said("draining", f"{reason}; nothing is running")
-        return
-    yield Said("draining", f"{reason}; {_requests(scene.running)} may finish")
-    yield Said("", f"within {span(scene.limit_s)}. Ctrl-C again breaks them off.")
+        return Said("draining", f"{reason}; nothing is running")
+    may = f"{_requests(scene.running)} may finish within {span(scene.limit_s)}"
+    return Said("draining", f"{reason}; {may}. Ctrl-C again ends at once.")
 
 
 def _complaint(event: Mapping[str, Any]) -> Iterable[Said]:
