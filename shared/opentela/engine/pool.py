@@ -1,11 +1,13 @@
 """Requests to the engine beside us, each over a connection for itself.
 
 A request takes a connection from the pool, or a new one. A pooled connection that the engine
-closed just then, before a byte of the answer, is replaced once by a fresh one. Bodies that come in
+closed just then, before a byte of the answer, is replaced once by a fresh one; later, the request
+itself may be what it closed it for. Bodies that come in
 parts are never sent on a pooled connection: they could not be sent again.
 """
 
 import asyncio
+import time
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -13,6 +15,10 @@ import msgspec
 from opentela.engine import head as engine_head
 from opentela.engine.connection import AnswerHead, EngineConnection
 from opentela.wire.frames import FailKind, Open
+
+CLOSED_WITHIN_S: Final = 1.0
+"""An engine beside us that had closed a connection lets us know at once, also when it is busy: it
+is its kernel that does. Who closes it later may have begun, and died of it."""
 
 
 class EngineAddress(NamedTuple):
@@ -89,6 +95,7 @@ class EngineHttp:
             self.dial(exchange)
         else:
             exchange.connection = connection
+            exchange.pooled_at = time.monotonic()
             connection.begin(exchange, head + request.body)
         return exchange
 
@@ -161,6 +168,7 @@ class Exchange:
         "head",
         "is_sent",
         "listener",
+        "pooled_at",
         "request",
     )
 
@@ -172,6 +180,7 @@ class Exchange:
         self.connection: EngineConnection | None = None
         self.dialling: asyncio.Task[None] | None = None
         self.has_retried = False
+        self.pooled_at = 0.0
         self.is_sent = not request.more
         self._early: list[tuple[bytes, bool]] = []
         self._is_over = False
@@ -252,6 +261,8 @@ class Exchange:
     def retry(self) -> bool:
         """Try a fresh connection if that repeats nothing; return whether it does."""
         if self.has_retried or self._is_over or self.request.more:
+            return False
+        if time.monotonic() > self.pooled_at + CLOSED_WITHIN_S:
             return False
         self.has_retried = True
         self.connection = None

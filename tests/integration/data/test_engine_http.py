@@ -7,6 +7,7 @@ import pytest
 from tests.integration.data.raw_engine import RawEngine, RawRequest
 
 from opentela.core.errors import WireError
+from opentela.engine import pool
 from opentela.engine.connection import AnswerHead
 from opentela.engine.pool import EngineAddress, EngineHttp, EngineSettings
 from opentela.testing.mesh import until
@@ -202,6 +203,28 @@ async def test_an_engine_that_dies_of_a_request_may_have_begun_it() -> None:
         listener = await answered(client, post(b"fatal"))
         assert listener.failed is not None
         assert listener.failed[0] is FailKind.ENGINE_LOST
+        client.close()
+
+
+async def test_a_connection_that_was_not_stale_is_not_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An engine that closes it after a while had the request, and is not given it twice."""
+    monkeypatch.setattr(pool, "CLOSED_WITHIN_S", -1.0)
+
+    async def script(request: RawRequest) -> None:
+        if request.body == b"fatal":
+            request.reset()
+        else:
+            request.answer(b"ok")
+
+    async with RawEngine(script) as engine:
+        client = EngineHttp(engine.address)
+        await answered(client, post())
+        listener = await answered(client, post(b"fatal"))
+        assert listener.failed is not None
+        assert listener.failed[0] is FailKind.ENGINE_LOST
+        assert len(engine.requests) == 2
         client.close()
 
 
