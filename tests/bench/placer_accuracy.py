@@ -2,14 +2,15 @@
 
 Prints one row a group; writes residuals and plots to `build/bench/placer_accuracy/`. `--data DIR`
 takes other measurements (the table of `docs/simulator.md`), `--fit` another fit; `--left-out` fits
-again without one group after the other, which takes minutes.
+again without one part of the groups after the other, which takes minutes; `--each-out` leaves every
+group out on its own, by one step from the fit to all.
 """
 
 import argparse
 import csv
 import gzip
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, default=calibrate.packaged())
     parser.add_argument("--fit", type=Path, help="a fit.json instead of the shipped one")
     parser.add_argument("--left-out", nargs="*", default=[], choices=list(crossval.GROUPINGS))
+    parser.add_argument("--each-out", nargs="*", default=[], choices=["curve"])
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -61,13 +63,22 @@ def run(options: argparse.Namespace) -> list[Figure]:
     found = calibrate.score(options.data, fit)
     _written(found, "fitted")
     figures = _figures("fitted", found)
-    for by in options.left_out:
-        base = calibrate.base(options.data)
-        measured = calibrate.read(options.data)
-        without = crossval.left_out(measured, by, base, calibrate.TIMED, _told)
-        _written(without, f"without {by}")
-        figures += _figures(f"without {by}", without)
+    for title, without in _held_out(options):
+        _written(without, title)
+        figures += _figures(title, without)
     return figures + _replays(options.data, fit)
+
+
+def _held_out(options: argparse.Namespace) -> Iterator[tuple[str, list[Residual]]]:
+    """Yield what was asked for of fits that did not see what they are asked."""
+    if not options.left_out and not options.each_out:
+        return
+    base, measured = calibrate.base(options.data), calibrate.read(options.data)
+    for by in options.left_out:
+        found = crossval.left_out(measured, by, base, calibrate.TIMED, _told)
+        yield f"without {by}", found
+    for by in options.each_out:
+        yield f"without each {by}", crossval.each_left_out(measured, by, base, calibrate.TIMED)
 
 
 def _told(text: str) -> None:

@@ -31,6 +31,24 @@ def test_every_point_is_said_without_its_own_group(by: str) -> None:
     assert errors[len(errors) // 2] < 0.1
 
 
+def test_one_step_leaves_a_curve_out_as_a_fit_to_the_others_does() -> None:
+    """What is peculiar about it is not known, though the fit to all knows."""
+    base = bare()
+    odd = "all of them=vllm-0.5,h100-80g-sxm,qwen2-7b,bf16"
+    effects = {"memory": {"all": 0.2}, "whole": {odd: 0.15}}
+    own = points(Fit(operators=base.operators, donors=base.donors, effects=effects))
+    found = crossval.each_left_out(own, "curve", base, TIMED)
+    assert len(found) == 3 * len(own)
+    curve = next(p.group("curve") for p in own if "h100-80g-sxm qwen2-7b" in p.group("curve"))
+    rest = [point for point in own if point.group("curve") != curve]
+    held = [point for point in own if point.group("curve") == curve]
+    step = [one.said for one in found if one.point in held]
+    anew = [one.said for one in crossval.residuals(held, crossval.fitted(rest, base, TIMED))]
+    every = [one.said for one in crossval.residuals(held, crossval.fitted(own, base, TIMED))]
+    assert step == pytest.approx(anew, rel=0.03)
+    assert max(abs(a / b - 1) for a, b in zip(every, anew, strict=True)) > 0.06
+
+
 def test_a_gpu_left_out_loses_its_own_curves_too() -> None:
     """Unless others borrow them: then it has what they have."""
     base = bare()

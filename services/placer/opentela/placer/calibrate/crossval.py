@@ -54,12 +54,7 @@ def fitted(points: Sequence[Point], base: Fit, timed: frozenset[str], *, rounds:
     """Return *base* with its effects fitted to *points*."""
     data, _ = measured(points, base)
     pool, effects = hierarchy.solve(data, timed, rounds=rounds)
-    return Fit(
-        operators=base.operators,
-        donors=base.donors,
-        effects=pool.named(effects),
-        about=base.about,
-    )
+    return msgspec.structs.replace(base, effects=pool.named(effects))
 
 
 def residuals(points: Sequence[Point], fit: Fit) -> list[Residual]:
@@ -93,6 +88,19 @@ def left_out(
         # A GPU that is left out has no kernels of its own either.
         known = without(base, part) if by == "gpu" else base
         found += residuals(own, fitted(rest, known, timed - part, rounds=_ROUNDS))
+    return found
+
+
+def each_left_out(
+    points: Sequence[Point], by: str, base: Fit, timed: frozenset[str]
+) -> list[Residual]:
+    """Return the residuals of every point under a fit to all points but those of its group."""
+    data, _ = measured(points, base)
+    groups = [point.group(by) for point in points]
+    found: list[Residual] = []
+    for own, pool, effects in hierarchy.without_each(data, timed, groups):
+        fit = msgspec.structs.replace(base, effects=pool.named(effects))
+        found += residuals([points[at] for at in own], fit)
     return found
 
 

@@ -10,7 +10,7 @@ close to what is known of many, and an engine or GPU that was never measured get
 have. This is the maximum a posteriori estimate, found by Gauss-Newton steps on robust residuals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -131,7 +131,14 @@ class _Problem:
         return misfit + float(np.sum((effects / self._pool.sigmas) ** 2)) / 2
 
     def normal_equations(self, effects: Floats) -> tuple[Floats, Floats]:
-        """Return curvature and gradient. One evaluation a component slopes all its levels."""
+        """Return curvature and gradient."""
+        curvature, gradient = self.sums(*self.slopes(effects))
+        prior = 1 / self._pool.sigmas**2
+        curvature[np.diag_indices_from(curvature)] += prior
+        return curvature, gradient + prior * effects
+
+    def slopes(self, effects: Floats) -> tuple[Floats, Floats]:
+        """Return the residuals, and how each goes with each component, which all levels share."""
         factors = self._pool.factors(effects)
         now = self.residuals(factors)
         slopes = np.empty((len(now), len(COMPONENTS)))
@@ -139,18 +146,25 @@ class _Problem:
             nudged = factors.copy()
             nudged[:, k] *= np.exp(_STEP)
             slopes[:, k] = (self.residuals(nudged) - now) / _STEP
+        return now, slopes
+
+    def sums(
+        self, now: Floats, slopes: Floats, points: Sequence[int] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return what all measurements add to curvature and gradient, or what *points* do."""
         weights = huber_weights(now, _TURN)
-        size = len(effects) + 1
+        if points is not None:
+            weights = weights * np.isin(np.nonzero(self.used)[0], points)
+        size = len(self._pool.sigmas) + 1
         curvature, gradient = np.zeros((size, size)), np.zeros(size)
         for rows, parts, effects_at in self._alike:
+            if not weights[rows].any():
+                continue
             own, weighted = slopes[rows], slopes[rows] * weights[rows, None]
             square = own.T @ weighted
             curvature[np.ix_(effects_at, effects_at)] += square[np.ix_(parts, parts)]
             gradient[effects_at] += (weighted.T @ now[rows])[parts]
-        curvature, gradient = curvature[:-1, :-1], gradient[:-1]
-        prior = 1 / self._pool.sigmas**2
-        curvature[np.diag_indices_from(curvature)] += prior
-        return curvature, gradient + prior * effects
+        return curvature[:-1, :-1], gradient[:-1]
 
 
 def _alike(pool: Pool, rows: Ints) -> list[tuple[Ints, Ints, Ints]]:
@@ -186,6 +200,27 @@ def solve(data: Measured, timed: frozenset[str], *, rounds: int = 25) -> tuple[P
         if gained < _ENOUGH * cost:
             break
     return pool, effects
+
+
+def without_each(
+    data: Measured, timed: frozenset[str], groups: Sequence[str], *, rounds: int = 25
+) -> Iterator[tuple[list[int], Pool, Floats]]:
+    """Yield the points of each of *groups*, and the effects that all other points have.
+
+    It is one step from the fit to all: enough for a group that is small beside the rest, and so
+    much quicker that every group can be left out on its own.
+    """
+    pool, effects = solve(data, timed, rounds=rounds)
+    problem = _Problem(data, pool)
+    curvature, gradient = problem.normal_equations(effects)
+    now, slopes = problem.slopes(effects)
+    members: dict[str, list[int]] = {}
+    for at, group in enumerate(groups):
+        members.setdefault(group, []).append(at)
+    for own in members.values():
+        bent, pulled = problem.sums(now, slopes, own)
+        move = np.linalg.solve(curvature - bent, pulled - gradient)
+        yield own, pool, effects + np.clip(move, -_LONGEST, _LONGEST)
 
 
 def _weights(data: Measured) -> Floats:
