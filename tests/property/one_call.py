@@ -47,6 +47,8 @@ SESSIONS: Final = 2
 _TURN_S: Final = 0.001
 _SETTLED_S: Final = 0.3
 """Longer than any back-off and than the wait for an acknowledgement's delay."""
+_TOLD_S: Final = 2.0
+"""Longer than a router takes to tell of the end of what it did on a loan."""
 _AFTER_S: Final = 30.0
 _PORT: Final = 7000
 
@@ -176,7 +178,7 @@ class Play:
         await elapse(_AFTER_S)
         end = self.client.end
         self.client.leave()
-        await elapse(_SETTLED_S)
+        await elapse(_TOLD_S)
         books: list[UsageRecord] = []
 
         def book(_: str, payload: bytes) -> bool:
