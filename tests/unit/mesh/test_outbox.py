@@ -5,6 +5,7 @@ import asyncio
 import uvloop
 
 from opentela.mesh.outbox import Outbox
+from opentela.testing.waiting import until
 
 
 async def _send_in_turns() -> list[bytes]:
@@ -15,7 +16,7 @@ async def _send_in_turns() -> list[bytes]:
         outbox.send(word)
     assert written == [b"a"]
     assert outbox.waiting_bytes == 2
-    await asyncio.sleep(0.005)
+    await until(lambda: outbox.waiting_bytes == 0, "the end of the turn")
     outbox.send(b"d")
     return written
 
