@@ -66,7 +66,10 @@ def test_models_move_as_demand_shifts_and_no_request_fails(product: Product) -> 
     for model in MODELS:
         wait_until_served(router, model)
     steady = [Load(product, router, model=model, concurrency=1) for model in MODELS]
+    for load in steady:
+        load.wait_for_count(1)
     burst = Load(product, router, model="tiny", concurrency=5)
+    burst.wait_for_count(20)
     wait_for_models(router, "tiny", sessions=3, within_s=MOVED_WITHIN_S)
     histories = [burst.finish()]
 

@@ -1,5 +1,6 @@
 """Which shapes there are to choose from, and what is said of those that nobody can work out."""
 
+import msgspec
 import pytest
 from tests.unit.placer.live import parts
 
@@ -7,6 +8,7 @@ from opentela.placer.live import candidates
 from opentela.placer.live.candidates import Candidates
 from opentela.placer.live.config import ModelConfig
 from opentela.placer.live.demand import Asked
+from opentela.placer.live.experience import Seen
 from opentela.placer.live.pools import PoolSeen
 from opentela.placer.live.specs import specs
 from opentela.placer.load_cost import measured
@@ -83,3 +85,25 @@ def test_what_was_worked_out_is_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(candidates, "MADE_MAX", 1)
     of(made, 2000.0)
     assert asked == [1, 1, 1, 1]
+
+
+def test_what_was_seen_corrects_what_is_believed() -> None:
+    """Of the model in that pool, whatever the size; what was measured is not corrected."""
+    config = parts.config(models=(MODEL, ModelConfig(name="a", capacity_rps=3.0)))
+    known, _ = specs(config.models[:1], lambda _: {})
+    made = Candidates(config, known)
+    pool = msgspec.structs.replace(POOL, templates=("vllm",))
+    other = msgspec.structs.replace(pool, name="b/h100/4", site="b")
+    one, two = Group(MODEL.name, pool.name, 1), Group(MODEL.name, pool.name, 2)
+    before = made.of([pool, other], {}, [])
+    half = Seen(before[one].capacity_rps / 2, 0.0)
+    measured_ = Group("a", pool.name, 1)
+    after = made.of([pool, other], {}, [], {one: half, measured_: Seen(1.0, 0.0)})
+    for group in (one, two):
+        assert after[group].capacity_rps == pytest.approx(before[group].capacity_rps / 2)
+    for group in (measured_, Group(MODEL.name, other.name, 1)):
+        assert after[group] == before[group]
+    assert made.of([pool], {}, [])[one] == after[one]
+    # Once it is gone, it is not remembered.
+    assert made.of([other], {}, []) != {}
+    assert made.of([pool], {}, [])[one] == before[one]

@@ -6,8 +6,9 @@ from tests.unit.placer.live import parts
 
 from opentela.placer.live import decide, solving
 from opentela.placer.live.config import ModelConfig, PlacerConfig, PlanConfig
-from opentela.placer.live.decide import Decided, Planner, Question
+from opentela.placer.live.decide import ENOUGH, Decided, Planner, Question
 from opentela.placer.live.demand import Asked
+from opentela.placer.live.levels import Rate
 from opentela.placer.live.pools import PoolSeen
 from opentela.placer.live.specs import specs
 from opentela.placer.problem import Group
@@ -41,6 +42,19 @@ def models(told: Decided) -> dict[str, int]:
     return {group.model: count for group, count in sorted(told.target.items())}
 
 
+def remembered(rates: dict[str, tuple[float, float]]) -> tuple[Asked, ...]:
+    """Return models that are asked for at one rate now, and to be expected at another."""
+    return tuple(
+        Asked(
+            model=model,
+            rate_rps=now,
+            expected_rps=mean,
+            levels=(Rate(max(now, mean), mean),),
+        )
+        for model, (now, mean) in rates.items()
+    )
+
+
 def test_who_is_waited_for_is_started() -> None:
     """With as many replicas as bursts need."""
     told = decided(question(a=1.8))
@@ -57,7 +71,8 @@ def test_who_is_waited_for_is_started() -> None:
 def test_what_nobody_needs_stays_while_nothing_else_needs_its_gpu() -> None:
     """It serves at once if somebody asks again."""
     assert not decided(question({"a": 2})).is_change
-    told = decided(question({"a": 2}, b=0.5))
+    asked = remembered({"a": (0.0, 0.2), "b": (0.1, 0.1)})
+    told = decided(Question(asked=asked, pools=(POOL,), running={group("a"): 2}))
     assert models(told) == {"a": 1, "b": 1}
 
 
@@ -77,12 +92,28 @@ def test_the_last_replica_of_a_model_that_is_asked_for_is_not_planned_away() -> 
 
 def test_a_small_gain_is_not_worth_a_move() -> None:
     """Hysteresis: else noise would move models."""
-    told = decided(question({"a": 2}, a=4.0), pools=(msgspec.structs.replace(POOL, agents=3),))
+    pools = (msgspec.structs.replace(POOL, agents=3),)
+    told = decided(question({"a": 2}, a=4.0), pools=pools)
     assert told.is_change
-    little = decided(question({"a": 2}, a=3.5), pools=(msgspec.structs.replace(POOL, agents=3),))
-    assert little.wanted_rps["a"] > 4.0
+    assert "more are served" in told.reason
+    # Of a hundred requests less than one would be served more, were there two replicas of b.
+    asked = remembered({"a": (0.3, 0.3), "b": (0.9, 0.003)})
+    running = {group("a"): 1, group("b"): 1}
+    little = decided(Question(asked=asked, pools=pools, running=running))
     assert not little.is_change
-    assert "too little" in little.reason
+    assert little.reason == ENOUGH
+
+
+def test_what_keeps_its_promises_is_not_taken_apart() -> None:
+    """Another asks for more than its replica does; a spare one goes, the last one of none does."""
+    asked = remembered({"a": (1.0, 1.0), "b": (0.0, 0.5), "c": (0.5, 0.5)})
+    pools = (msgspec.structs.replace(POOL, agents=4),)
+    running = {group("a"): 1, group("b"): 2, group("c"): 1}
+    told = decided(Question(asked=asked, pools=pools, running=running))
+    assert models(told) == {"a": 2, "b": 1, "c": 1}
+    running[group("b")] = 1
+    pools = (msgspec.structs.replace(POOL, agents=3),)
+    assert not decided(Question(asked=asked, pools=pools, running=running)).is_change
 
 
 def test_what_is_locked_stays() -> None:
@@ -108,7 +139,7 @@ def test_a_place_that_has_no_room_is_not_planned_for() -> None:
 
 def test_engines_that_others_started_serve_too() -> None:
     """Nothing is placed on their GPUs, and they are not in the target."""
-    told = decided(question(a=1.5), by_hand={("a", "z", "gpu", 3): 2})
+    told = decided(question(a=0.3), by_hand={("a", "z", "gpu", 3): 2})
     assert told.target == {}
     assert told.capacity_rps["a"] == 4.0
 
@@ -195,10 +226,10 @@ def test_where_not_all_can_be_served_most_of_what_is_to_be_expected_is() -> None
 def test_who_is_quiet_keeps_its_place_against_who_came_once() -> None:
     """What it has may be needed again soon; it is not started for that."""
     running = {group("a"): 1, group("b"): 1}
-    once = expected({"a": (0.5, 0.5), "b": (0.0, 0.04), "c": (0.01, 0.01)})
+    once = remembered({"a": (0.3, 0.3), "b": (0.0, 0.04), "c": (0.01, 0.01)})
     told = decided(Question(asked=once, pools=(POOL,), running=running))
     assert models(told) == {"a": 1, "b": 1}
-    often = expected({"a": (0.5, 0.5), "b": (0.0, 0.04), "c": (0.1, 0.1)})
+    often = remembered({"a": (0.3, 0.3), "b": (0.0, 0.04), "c": (0.1, 0.1)})
     told = decided(Question(asked=often, pools=(POOL,), running=running))
     assert models(told) == {"a": 1, "c": 1}
     gone = decided(Question(asked=once, pools=(POOL,), running={group("a"): 1}))

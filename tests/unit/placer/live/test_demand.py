@@ -121,7 +121,8 @@ def test_who_always_comes_back_is_worth_more_than_who_came_once() -> None:
     for second in range(0, 7200, 2):
         one.add(float(second), [parts.used("a")])
     told = one.of(7200.0, "a")
-    assert told.expected_rps == pytest.approx(0.5, rel=0.05)
+    assert told.expected_rps == pytest.approx(0.5, rel=0.1)
+    assert sum(level.weight for level in told.levels) == pytest.approx(told.expected_rps)
     quiet = one.of(9000.0, "a")
     assert quiet.rate_rps == 0
     # Half of a long mean that has begun to fade.
@@ -141,7 +142,7 @@ def test_without_a_long_memory_lately_is_all_that_counts() -> None:
     one = demands(base_s=0.0)
     one.add(1.0, [parts.used("a")] * 5)
     told = one.of(2.0, "a")
-    assert told.expected_rps == told.rate_rps
+    assert told.expected_rps == told.rate_rps == 0.5
     assert one.of(2000.0, "a").expected_rps == 0
 
 
@@ -151,6 +152,47 @@ def test_who_is_turned_away_again_and_again_is_expected_as_one() -> None:
     for second in range(0, 600, 10):
         one.add(float(second), [parts.used("a", status=503)] * 100)
     assert one.of(600.0, "a").expected_rps == pytest.approx(UNKNOWN_RPS, rel=0.1)
+
+
+def test_what_is_told_late_counts_at_its_time() -> None:
+    """A link that was cut tells of ten minutes at once: nobody asks that much now."""
+    wall = 1_800_000_000.0
+    prompt, late = demands(base_s=21600.0), demands(base_s=21600.0)
+    records = [
+        (float(at), msgspec.structs.replace(parts.used("a"), at_ms=round((wall + at) * 1000)))
+        for at in range(0, 500, 2)
+    ]
+    for at, record in records:
+        prompt.add(at, [record], wall + at)
+    first, *rest = records
+    late.add(first[0], [first[1]], wall + first[0])
+    late.add(500.0, [record for _, record in rest], wall + 500.0)
+    told = late.of(501.0, "a")
+    assert told == prompt.of(501.0, "a")
+    assert told.rate_rps < 0.6
+    # What is older than the window is no demand of now, and yet remembered.
+    older = demands(base_s=21600.0)
+    older.add(0.0, [records[0][1]], wall)
+    older.add(3000.0, [record for _, record in rest], wall + 3000.0)
+    assert not older.is_asked(3000.0, "a")
+    assert older.of(3000.0, "a").expected_rps > 0
+
+
+def test_late_news_of_who_was_turned_away_is_not_newer_than_an_answer() -> None:
+    """Nor is a late answer an answer of now."""
+    wall = 1_800_000_000.0
+    one = demands()
+
+    def tell(now: float, at: float, status: int) -> None:
+        record = parts.used("a", status=status)
+        one.add(now, [msgspec.structs.replace(record, at_ms=round((wall + at) * 1000))], wall + now)
+
+    tell(0.0, 0.0, 200)
+    tell(50.0, 50.0, 503)
+    tell(100.0, 20.0, 200)
+    assert one.of(100.0, "a").waits_s == pytest.approx(50.0)
+    tell(110.0, 110.0, 200)
+    assert one.of(110.0, "a").waits_s == 0.0
 
 
 def test_it_is_known_whether_somebody_asks() -> None:

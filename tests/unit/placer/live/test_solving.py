@@ -40,13 +40,14 @@ def found(
 
 
 def test_what_is_enough_for_all_is_the_only_answer() -> None:
-    """As cheaply as possible."""
-    (one,), notes = found(problem(a=1.0, b=1.0))
-    assert (one.counts, one.objective, notes) == (
-        {group("a"): 1, group("b"): 1},
-        Objective.COST,
-        [],
-    )
+    """As cheaply as possible, or each at least one."""
+    for scarce, objective in (("fair", Objective.COST), ("most", Objective.SERVED)):
+        (one,), notes = found(problem(a=1.0, b=1.0), scarce=scarce)
+        assert (one.counts, one.objective, notes) == (
+            {group("a"): 1, group("b"): 1},
+            objective,
+            [],
+        )
 
 
 def test_nothing_asked_of_nothing_is_nothing() -> None:

@@ -8,6 +8,7 @@ from tests.unit.placer.live import parts
 from opentela.core import ids
 from opentela.core.record import claim_of
 from opentela.placer.live.demand import Demands
+from opentela.placer.live.experience import MINUTE_S, MINUTES, Seen
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.mover import Mover
 from opentela.placer.live.survey import Survey, signature
@@ -109,3 +110,22 @@ def test_who_was_stopped_to_run_elsewhere_is_owed_a_replica_until_it_has_one() -
     one.start("a")
     assert one.survey.question(0.0, WALL).owed == ()
     assert one.mover.owed == {}
+
+
+def test_what_replicas_do_is_told_once_they_have_served_for_long_enough() -> None:
+    """Usage says who answered; a group that changes meanwhile is looked at anew."""
+    one = Scene()
+    life = one.start("a")
+    engine = parts.engine(7, "a", made_by=life.start.command)
+    one.fleet.apply(0.0, [engine])
+    used = msgspec.structs.replace(parts.used("a"), session=claim_of(engine).session)
+    foreign = msgspec.structs.replace(used, session=parts.session(99))
+    back_s = round((MINUTES + 1) * MINUTE_S)
+    assert one.survey.question(0.0, WALL).seen == {}
+    for second in range(back_s):
+        one.survey.used(float(second), WALL + second, [used, foreign])
+    group = Group("a", "a/cpu/2", 1)
+    assert one.survey.question(float(back_s), WALL).seen == {group: Seen(1.0, 1.0)}
+    another = one.start("a")
+    one.fleet.apply(float(back_s), [parts.engine(8, "a", made_by=another.start.command)])
+    assert one.survey.question(float(back_s) + 1.0, WALL).seen == {}

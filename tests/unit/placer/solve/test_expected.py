@@ -17,7 +17,7 @@ from opentela.placer.problem import (
     served,
 )
 from opentela.placer.solve.effort import Effort
-from opentela.placer.solve.expected import Level, most_expected
+from opentela.placer.solve.expected import Level, expected, levels, most_expected
 from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.run import named
 
@@ -82,3 +82,52 @@ def test_a_model_that_runs_nowhere_takes_nothing_from_others() -> None:
     some = msgspec.structs.replace(two(), demands=(*two().demands, Demand(model="c", rate_rps=0.0)))
     levels = {name: [Level(1.0, 1.0)] for name in "abc"}
     assert gpus(most_expected(some, levels, effort())) == 2
+
+
+def _running(**running: int) -> Problem:
+    """Return four equal GPUs, some of which are held, and three models."""
+    return Problem(
+        pools=(Pool(name="h", gpu="h", nodes=4, gpus_per_node=1),),
+        demands=tuple(Demand(model=name, rate_rps=0.0) for name in "abc"),
+        options=tuple(Option(model=name, gpu="h", capacity_rps=2.0, load_s=60.0) for name in "abc"),
+        running={Group(name, "h", 1): n for name, n in running.items()},
+        horizon_s=3600.0,
+    )
+
+
+def test_what_runs_is_not_moved_for_less_than_a_start_must_be_worth() -> None:
+    """A second replica of a model has to pay; the first one of another has not."""
+    asked = {"a": [Level(2.0, 95.0), Level(4.0, 5.0)], "b": [Level(1.0, 1.0)], "c": []}
+    for start_share, count in ((0.01, 2), (0.1, 1)):
+        placed = most_expected(_running(a=1), asked, effort(), start_share=start_share)
+        assert placed == {Group("a", "h", 1): count, Group("b", "h", 1): 1}
+
+
+def test_a_model_that_stays_keeps_what_it_has_until_it_has_something_better() -> None:
+    """It may go altogether, but is not stopped in order to load elsewhere."""
+    slow, quick = Group("a", "a", 1), Group("a", "h", 1)
+    one = msgspec.structs.replace(two(), running={slow: 1}, horizon_s=3600.0)
+    one = msgspec.structs.replace(one, demands=tuple(Demand(model=m, rate_rps=0.0) for m in "ab"))
+    asked = {"a": [Level(6.0, 1.0)], "b": [Level(2.0, 1.0)]}
+    moved = most_expected(one, asked, effort())
+    assert moved == {quick: 1, Group("b", "a", 1): 1}
+    kept = most_expected(one, asked, effort(), stays=True)
+    assert kept in ({slow: 1, Group("b", "h", 1): 1}, {slow: 1, quick: 1})
+
+
+def test_levels_are_rates_with_headroom_and_growth() -> None:
+    """Every request is in one of them."""
+    made = levels([(1.0, 8.0), (0.1, 4.0)], 30.0)
+    assert sum(one.requests for one in made) == pytest.approx(12.0)
+    assert [one.rate_rps for one in made] == sorted(one.rate_rps for one in made)
+    assert min(one.rate_rps for one in made) > 0.1
+    assert levels([], 30.0) == []
+
+
+def test_the_share_is_what_the_objective_says() -> None:
+    """What is placed at most, judged by the same rule."""
+    asked = {"a": [Level(2.0, 3.0), Level(4.0, 1.0)], "b": [Level(1.0, 1.0)]}
+    one = _running(a=2, b=1)
+    assert expected(one, asked, one.running) == 1.0
+    assert expected(one, asked, {Group("a", "h", 1): 1}) == pytest.approx(3.5 / 5)
+    assert expected(one, {}, {}) == 1.0

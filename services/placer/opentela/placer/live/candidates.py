@@ -9,6 +9,7 @@ import msgspec
 from opentela.placer import catalogue
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.demand import Asked
+from opentela.placer.live.experience import Seen, ratio
 from opentela.placer.live.hardware import gpu_of
 from opentela.placer.live.pools import PoolSeen
 from opentela.placer.load_cost import LoadCost, measured
@@ -41,14 +42,20 @@ class Candidates:
         self._specs = specs
         self._load_cost = load_cost or measured()
         self._made: dict[tuple[PoolSeen, Wanted, bool], list[Option]] = {}
+        self._ratios: dict[tuple[str, str], float] = {}
 
     def of(
-        self, pools: Iterable[PoolSeen], asked: Mapping[str, Asked], notes: list[str]
+        self,
+        pools: Iterable[PoolSeen],
+        asked: Mapping[str, Asked],
+        notes: list[str],
+        seen: Mapping[Group, Seen] = {},
     ) -> dict[Group, Option]:
         """Return every shape that may be started in *pools* for what is *asked*.
 
         A model that cannot be served as promised is served all the same, and one whose requests
         are longer than anything can hold as if they were those that the configuration expects.
+        What replicas were *seen* to do corrects what is believed of others of their kind.
         """
         places = tuple(pools)
         found = self._over(places, asked, dict.fromkeys(self._models), keeps_promises=True)
@@ -61,7 +68,26 @@ class Candidates:
             more = self._over(places, lengths, lost, keeps_promises=False) if lost else {}
             notes += [f"{name} {why}" for name in dict.fromkeys(group.model for group in more)]
             found |= more
-        return found
+        return self._corrected(found, seen)
+
+    def _corrected(
+        self, options: dict[Group, Option], seen: Mapping[Group, Seen]
+    ) -> dict[Group, Option]:
+        """Return *options* with what is known by experience, but where it was measured anyway."""
+        for group, what in seen.items():
+            if group in options:
+                before = self._ratios.get(group[:2], 1.0)
+                self._ratios[group[:2]] = ratio(before, options[group].capacity_rps, what)
+        pools = {group.pool for group in options}
+        self._ratios = {key: n for key, n in self._ratios.items() if key[1] in pools}
+        return {
+            group: option
+            if self._models[group.model].capacity_rps
+            else msgspec.structs.replace(
+                option, capacity_rps=option.capacity_rps * self._ratios.get(group[:2], 1.0)
+            )
+            for group, option in options.items()
+        }
 
     def unknown(self, group: Group) -> Option:
         """Return what is said of a shape that is not simulated."""

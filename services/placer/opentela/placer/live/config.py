@@ -100,8 +100,9 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             the expected demand, `fair` the worst served model first.
         horizon_s: Seconds for which a plan is made: a replica that must be loaded first counts
             less, the more of this time has passed by then.
-        gain_min: Share; a plan is carried out if it raises the worst served model's share, or that
-            of all requests, by this much.
+        gain_min: Share; a plan is carried out if it serves this much more of all requests that are
+            expected until the horizon, less what is lost while replicas load. A quarter of it each
+            replica must be worth that is started for a model which runs already.
         cool_down_s: Seconds for which a started replica is not stopped and a stopped one is not
             started again, unless nothing serves its model. Short values follow noise.
         wait_max_s: Seconds for which a model in demand may have no replica. Then the model that is
@@ -123,7 +124,7 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     every_s: Seconds = 60.0
     scarce: Literal["most", "fair"] = "most"
     horizon_s: Seconds = 3600.0
-    gain_min: Share = 0.05
+    gain_min: Share = 0.01
     cool_down_s: Amount = 600.0
     wait_max_s: Amount = 7200.0
     turn_s: Amount = 120.0
@@ -131,7 +132,7 @@ class PlanConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_s: Amount = 0.0
     absorb_s: Seconds = 30.0
     solver_s: Seconds = 2.0
-    gap: Share = 0.01
+    gap: Share = 0.00001
     unknown_rps: Seconds = 1.0
     unknown_load_s: Amount = 120.0
 

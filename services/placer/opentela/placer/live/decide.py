@@ -4,22 +4,21 @@ A decision stands unless a better one is worth the moves, and what nobody needs 
 stays: a replica that waits for requests costs nothing that its GPUs would be wanted for.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from opentela.core.errors import OtelaError
-from opentela.placer import catalogue
 from opentela.placer.baselines.room import filled
 from opentela.placer.headroom import with_headroom
 from opentela.placer.live import by_hand
 from opentela.placer.live.candidates import Candidates
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.demand import Asked
-from opentela.placer.live.hardware import gpu_of
-from opentela.placer.live.pools import PoolSeen
+from opentela.placer.live.experience import Seen
+from opentela.placer.live.outlook import Outlook
+from opentela.placer.live.pools import PoolSeen, priced
 from opentela.placer.live.solving import Found, overdue, solutions
 from opentela.placer.live.turns import Gaps, gaps
 from opentela.placer.load_cost import LoadCost
@@ -28,7 +27,6 @@ from opentela.placer.plan import in_words, parts
 from opentela.placer.problem import (
     Demand,
     Group,
-    Pool,
     Problem,
     capacity,
     served,
@@ -54,6 +52,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         idle: Models that nobody has asked for since so long that they need not be kept.
         owed: Models that were stopped so that they could run elsewhere, and do not yet.
         guests: Models that run because they had waited for long.
+        seen: What replicas were seen to do.
     """
 
     asked: tuple[Asked, ...]
@@ -66,6 +65,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     idle: tuple[str, ...] = ()
     owed: tuple[str, ...] = ()
     guests: tuple[str, ...] = ()
+    seen: dict[Group, Seen] = {}
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +92,19 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     capacity_rps: dict[str, float] = {}
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+
+
+class Case(NamedTuple):
+    """What is to be decided.
+
+    Attributes:
+        late: Models that are to wait no more, the first in turn first.
+    """
+
+    problem: Problem
+    question: Question
+    late: tuple[str, ...]
+    outlook: Outlook
 
 
 class Choice(NamedTuple):
@@ -131,16 +144,18 @@ class Planner:
     def answer(self, question: Question) -> Decided:
         """Return what to do about *question*."""
         notes: list[str] = []
-        problem = self._problem(question, notes)
-        if _is_enough(problem, question):
-            # Nothing could be gained by a move; what is spare stays in any case.
+        plan, problem = self._config.plan, self._problem(question, notes)
+        late = overdue(problem, question.asked, question.owed, plan.wait_max_s)
+        outlook = Outlook(problem, question.asked, question.idle, self._models, plan)
+        case = Case(problem, question, late, outlook)
+        if self._is_enough(case):
+            # Too little could be gained by a move; what is spare stays in any case.
             return self._told(problem, question.running, ENOUGH, notes)
-        late = overdue(problem, question.asked, question.owed, self._config.plan.wait_max_s)
         try:
-            choice = self._best(problem, question, late, notes)
+            choice = self._best(case, notes)
         except OtelaError as error:
             return Decided(target=dict(question.running), reason=error.line())
-        reason, is_change = self._worth(problem, question, choice)
+        reason, is_change = self._worth(case, choice)
         if not is_change:
             choice = choice._replace(target=question.running, gaps=Gaps())
         return self._told(problem, choice.target, reason, notes, choice=choice, is_change=is_change)
@@ -175,11 +190,11 @@ class Planner:
 
     def _problem(self, question: Question, notes: list[str]) -> Problem:
         asked = {one.model: one for one in question.asked}
-        options = self._candidates.of(question.pools, asked, notes)
+        options = self._candidates.of(question.pools, asked, notes, question.seen)
         for group in question.shut:
             if group not in question.running:
                 options.pop(group, None)
-        pools = [_pool(pool, self._config.hardware) for pool in question.pools]
+        pools = [priced(pool, self._config.hardware) for pool in question.pools]
         running, locked = dict(question.running), dict(question.locked)
         for group, n, pool in by_hand.engines(question.by_hand, self._models):
             pools.append(pool)
@@ -235,26 +250,39 @@ class Planner:
     def _with_headroom(self, rate_rps: float, asked: Asked) -> float:
         return with_headroom(rate_rps, cv=asked.cv, absorb_s=self._config.plan.absorb_s)
 
+    def _is_enough(self, case: Case) -> bool:
+        """Return whether nobody waits, no move could pay, and nothing is to be given back."""
+        problem, question = case.problem, case.question
+        if any(group.model in question.idle for group in question.running) or any(
+            _short(demand, problem.running) for demand in problem.demands
+        ):
+            return False
+        shares = served(problem, problem.running)
+        if self._config.plan.scarce == "fair":
+            return all(share >= 1 for share in shares.values())
+        waits = any(demand.rate_rps and not shares[demand.model] for demand in problem.demands)
+        return not waits and case.outlook.share(problem.running) > 1 - self._config.plan.gain_min
+
     # The solution
 
-    def _best(
-        self, problem: Problem, question: Question, late: tuple[str, ...], notes: list[str]
-    ) -> Choice:
+    def _best(self, case: Case, notes: list[str]) -> Choice:
         """Return the first solution, or a later one that is worth more by far."""
-        plan = self._config.plan
+        plan, question = self._config.plan, case.question
         best: Choice | None = None
-        asked, guests = question.asked, question.guests
-        for found in solutions(problem, asked, late, plan, notes, guests=guests):
-            choice = self._choice(problem, question, found, late)
+        for found in solutions(
+            *(case.problem, question.asked, case.late, plan, notes),
+            guests=question.guests,
+            levels=case.outlook.levels,
+        ):
+            choice = self._choice(case, found)
             if best is None or choice.worth - best.worth >= plan.gain_min:
                 best = choice
         assert best is not None, "there is always one"
         return best
 
-    def _choice(
-        self, problem: Problem, question: Question, found: Found, late: tuple[str, ...]
-    ) -> Choice:
+    def _choice(self, case: Case, found: Found) -> Choice:
         """Return what *found* comes to, and who has to be gone for a while if it pays."""
+        problem, question, plan = case.problem, case.question, self._config.plan
         ours = {group: n for group, n in found.counts.items() if n and not by_hand.is_one(group)}
         target = self._kept(problem, question, ours)
         theirs = by_hand.of(problem)
@@ -262,14 +290,12 @@ class Planner:
         asked |= {demand.model for demand in problem.demands if demand.replicas_min}
         needed = gaps(problem, {**target, **theirs}, asked)
         now, then = served(problem, problem.running), served(problem, {**target, **theirs})
-        gain = _mean(problem, then) - _mean(problem, now) - needed.share
+        worth = case.outlook.share({**target, **theirs}) - needed.share
+        gain = worth - case.outlook.share(problem.running)
         waits = any(d.rate_rps and now[d.model] == 0 < then[d.model] for d in problem.demands)
         losers = {loser for turn in found.turns for loser in turn.losers}
-        is_due = any(now[model] == 0 < then[model] for model in late)
-        pays = self._config.plan.swap == "pays" and (
-            gain > 0 if waits else gain >= self._config.plan.gain_min
-        )
-        worth = _mean(problem, then) - needed.share
+        is_due = any(now[model] == 0 < then[model] for model in case.late)
+        pays = plan.swap == "pays" and (gain > 0 if waits else gain >= plan.gain_min)
         if not (pays or is_due):
             # The rest of the plan is carried out as far as that goes without.
             allowed = tuple(model for model in needed.models if model in losers)
@@ -295,8 +321,9 @@ class Planner:
                 target[group] = target.get(group, 0) + 1
         return {group: n for group, n in target.items() if n}
 
-    def _worth(self, problem: Problem, question: Question, choice: Choice) -> tuple[str, bool]:
+    def _worth(self, case: Case, choice: Choice) -> tuple[str, bool]:
         """Return whether *choice* is worth its moves, and why."""
+        problem, question = case.problem, case.question
         running, target = question.running, choice.target
         if target == running:
             return ENOUGH, False
@@ -310,9 +337,10 @@ class Planner:
         lacking = [d.model for d in problem.demands if _short(d, running) > _short(d, target)]
         if lacking:
             return f"{', '.join(lacking)} has fewer replicas than are to be kept", True
-        worst = min(then.values(), default=1.0) - min(now.values(), default=1.0)
-        mean = _mean(problem, then) - _mean(problem, now)
-        gain = max(worst, mean) - choice.gaps.share
+        gain = choice.worth - case.outlook.share({**running, **theirs})
+        if self._config.plan.scarce == "fair":
+            worst = min(then.values(), default=1.0) - min(now.values(), default=1.0)
+            gain = max(gain, worst - choice.gaps.share)
         if gain >= self._config.plan.gain_min:
             return f"{gain:.0%} more are served{_gone(choice)}", True
         freed = sorted({g.model for g in running if g.model in question.idle})
@@ -346,17 +374,6 @@ def _gone(choice: Choice) -> str:
     )
 
 
-def _is_enough(problem: Problem, question: Question) -> bool:
-    """Return whether what runs serves all that is asked, and nothing is to be given back."""
-    if any(group.model in question.idle for group in question.running):
-        return False
-    shares = served(problem, problem.running)
-    return all(
-        shares[demand.model] >= 1 and not _short(demand, problem.running)
-        for demand in problem.demands
-    )
-
-
 def _in_words(
     problem: Problem, counts: Mapping[Group, int], objective: Objective
 ) -> tuple[str, ...]:
@@ -367,24 +384,6 @@ def _in_words(
 
 def _short(demand: Demand, counts: Mapping[Group, int]) -> int:
     """Return how many replicas are missing that are to be kept in any case."""
-    have = sum(n for group, n in counts.items() if group.model == demand.model)
-    return max(0, demand.replicas_min - have)
-
-
-def _mean(problem: Problem, shares: Mapping[str, float]) -> float:
-    worth = {d.model: d.rate_rps * d.weight for d in problem.demands}
-    total = math.fsum(worth.values())
-    return math.fsum(shares[m] * worth[m] for m in worth) / total if total else 1.0
-
-
-def _pool(pool: PoolSeen, hardware: Mapping[str, str]) -> Pool:
-    listed = catalogue.gpus().get(gpu_of(pool.hardware, hardware))
-    price = listed.price_usd_h if listed and listed.price_usd_h > 0 else 1.0
-    return Pool(
-        name=pool.name,
-        gpu=pool.name,
-        nodes=pool.agents,
-        gpus_per_node=pool.gpus,
-        site=pool.site,
-        usd_h=price,
+    return max(
+        0, demand.replicas_min - sum(n for g, n in counts.items() if g.model == demand.model)
     )

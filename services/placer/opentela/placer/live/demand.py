@@ -1,13 +1,15 @@
 """What is asked of each model, over a window that slides in steps."""
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from opentela.placer.lengths import Sums
 from opentela.placer.live.config import DemandConfig
+from opentela.placer.live.lateness import Lateness
+from opentela.placer.live.levels import Levels, Rate
 from opentela.wire.usage import UsageRecord
 
 STEPS: Final = 60
@@ -20,6 +22,9 @@ and one such number would outweigh all true ones in a mean."""
 UNKNOWN_RPS: Final = 0.1
 """What requests that were turned away count for where none was answered: enough for one replica.
 Clients repeat them, so that how many there are says little; what it serves then says more."""
+
+AGAIN_S: Final = 1 / UNKNOWN_RPS
+"""Who is turned away again within this is no further demand."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +40,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         cv: Burstiness: variation of the gaps between arrivals; 1 is Poisson.
         prefix_hit: Share of prompt tokens that a cache held.
         waits_s: For how long whoever asked was turned away; 0 once anybody is answered.
+        levels: Rates at which requests came, each with the requests a second that are expected to
+            come at it: half of them as in the window, half as in the long memory.
     """
 
     model: str
@@ -48,51 +55,23 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     cv: float = 1.0
     prefix_hit: float = 0.0
     waits_s: float = 0.0
+    levels: tuple[Rate, ...] = ()
 
 
 class _Step:
     """Sums over one part of the window."""
 
-    __slots__ = ("answered", "cached", "in2", "in_", "out", "out2", "refused", "sized")
+    __slots__ = ("answered", "refused", "sizes")
 
     def __init__(self) -> None:
-        self.answered = self.refused = self.sized = 0
-        self.in_ = self.in2 = self.out = self.out2 = self.cached = 0.0
-
-    @property
-    def counted(self) -> int:
-        """How many were answered, and one more if any were turned away: those are repeated."""
-        return self.answered + min(self.refused, 1)
+        self.answered = self.refused = 0
+        self.sizes = Sums()
 
     def add(self, record: UsageRecord, *, is_refused: bool) -> None:
         self.answered += not is_refused
         self.refused += is_refused
         if _is_sized(record):
-            self.sized += 1
-            self.in_ += record.tokens_in
-            self.in2 += record.tokens_in**2
-            self.out += record.tokens_out
-            self.out2 += record.tokens_out**2
-            self.cached += record.tokens_cached
-
-
-class _Memory:
-    """A mean that fades."""
-
-    __slots__ = ("_at", "_count")
-
-    def __init__(self, now: float) -> None:
-        self._at, self._count = now, 0.0
-
-    def add(self, now: float, memory_s: float) -> None:
-        """Count one more."""
-        self._count = self._count * math.exp((self._at - now) / memory_s) + 1
-        self._at = now
-
-    def rate(self, now: float, memory_s: float, listened_s: float) -> float:
-        """Return how many there were a second, of those *listened_s*."""
-        count = self._count * math.exp((self._at - now) / memory_s)
-        return count / (memory_s * -math.expm1(-listened_s / memory_s))
+            self.sizes.add(record.tokens_in, record.tokens_cached, record.tokens_out)
 
 
 class Demands:
@@ -107,43 +86,60 @@ class Demands:
         self._names = names
         self._step_s = config.window_s / STEPS
         self._first = math.floor(now / self._step_s)
-        self._steps: dict[str, deque[tuple[int, _Step]]] = {}
+        self._steps: dict[str, dict[int, _Step]] = {}
+        self._lateness = Lateness()
+        self._turned: dict[str, int] = {}
         self._began_at = now
         self._asked_at: dict[str, float] = {}
-        self._base: dict[str, _Memory] = {}
         self._refused_since: dict[str, float] = {}
+        self._levels: dict[str, Levels] = {}
 
-    def add(self, now: float, records: Iterable[UsageRecord]) -> None:
-        """Take note of requests that have ended."""
-        number = math.floor(now / self._step_s)
+    def add(self, now: float, records: Iterable[UsageRecord], wall: float = 0.0) -> None:
+        """Take note of requests that have ended; *wall* is Unix seconds."""
         for record in records:
             model = self._names.get(record.model)
-            if model is None:
-                continue
-            self._asked_at[model] = now
-            steps = self._steps.setdefault(model, deque(maxlen=STEPS + 1))
-            if not steps or steps[-1][0] != number:
-                steps.append((number, _Step()))
-            counted = steps[-1][1].counted
-            # What an engine says is not there, as a path, was asked of one that serves.
-            is_refused = record.status in _TURNED_AWAY and not record.session
-            steps[-1][1].add(record, is_refused=is_refused)
-            if is_refused:
-                self._refused_since.setdefault(model, now)
-            else:
-                self._refused_since.pop(model, None)
-            if self._config.base_s and steps[-1][1].counted > counted:
-                base = self._base.setdefault(model, _Memory(now))
-                base.add(now, self._config.base_s)
+            if model is not None:
+                late_s = self._lateness.of(now, wall, record.router, record.at_ms)
+                self._add(now, now - late_s, model, record)
+
+    def _add(self, now: float, at: float, model: str, record: UsageRecord) -> None:
+        """Take note of one that ended *at* some instant up to *now*."""
+        self._asked_at[model] = max(at, self._asked_at.get(model, at))
+        # What an engine says is not there, as a path, was asked of one that serves.
+        is_refused = record.status in _TURNED_AWAY and not record.session
+        number = math.floor(at / self._step_s)
+        if number > self._last_gone(now):
+            step = self._steps.setdefault(model, {}).setdefault(number, _Step())
+            step.add(record, is_refused=is_refused)
+        is_new = not is_refused or self._is_first(at, model)
+        if is_refused:
+            self._refused_since.setdefault(model, at)
+        elif at >= self._refused_since.get(model, at):
+            self._refused_since.pop(model, None)
+        if is_new:
+            self._count(at, model)
+
+    def _is_first(self, at: float, model: str) -> bool:
+        """Return whether nobody was turned away before in the same seconds: those are repeated."""
+        turn = math.floor(at / max(self._step_s, AGAIN_S))
+        before, self._turned[model] = self._turned.get(model), turn
+        return before is None or turn > before
+
+    def _count(self, at: float, model: str) -> None:
+        """Remember that *model* was asked for once more."""
+        if model not in self._levels:
+            config = self._config
+            self._levels[model] = Levels(at, config.window_s, config.base_s)
+        self._levels[model].add(at, 1.0)
 
     def of(self, now: float, model: str) -> Asked:
         """Return what was asked of *model*."""
-        steps = dict(self._within(now, model))
-        base = self._long(now, model)
+        steps = self._within(now, model)
         if not steps:
             # Whoever waited has given up; who asks next waits anew.
             self._refused_since.pop(model, None)
-            return Asked(model=model, expected_rps=base / 2)
+            levels = self._rates(now, model, is_asked=False)
+            return Asked(model=model, expected_rps=_total(levels), levels=levels)
         # One that has listened for a short while only divides by that, but not by nothing.
         listened_s = max(now - self._began_at, self._step_s)
         window_s = min(self._config.window_s, listened_s)
@@ -159,28 +155,34 @@ class Demands:
         if turned_away and not answered:
             counted = max(counted, UNKNOWN_RPS)
         rate = answered + counted
-        present = slow + min(turned_away, max(slow, UNKNOWN_RPS))
+        levels = self._rates(now, model, is_asked=True)
         return _sized(
             Asked(
                 model=model,
                 rate_rps=rate,
                 refused_rps=refused,
-                expected_rps=(present + base) / 2 if self._config.base_s else rate,
+                expected_rps=_total(levels),
                 cv=self._cv(now, steps),
                 waits_s=now - self._refused_since.get(model, now),
+                levels=levels,
             ),
-            list(steps.values()),
+            steps.values(),
         )
+
+    def _rates(self, now: float, model: str, *, is_asked: bool) -> tuple[Rate, ...]:
+        levels = self._levels.get(model)
+        if levels is None:
+            return ()
+        listened_s = max(now - self._began_at, self._step_s)
+        recent = list(levels.recent(now, listened_s)) if is_asked else []
+        if not self._config.base_s:
+            return tuple(recent)
+        both = [*recent, *levels.past(now, listened_s)]
+        return tuple(one._replace(weight=one.weight / 2) for one in both)
 
     def is_asked(self, now: float, model: str) -> bool:
         """Return whether any request for *model* ended within the window."""
-        return next(self._within(now, model), None) is not None
-
-    def _long(self, now: float, model: str) -> float:
-        """Return the long mean."""
-        memory = self._base.get(model)
-        listened_s = max(now - self._began_at, self._step_s)
-        return memory.rate(now, self._config.base_s, listened_s) if memory else 0.0
+        return bool(self._within(now, model))
 
     def has_learnt(self, now: float) -> bool:
         """Return whether it has listened for long enough to know who does not ask."""
@@ -190,12 +192,17 @@ class Demands:
         """Return for how long nobody has asked for *model*, as far as it has listened."""
         return now - self._asked_at.get(model, self._began_at)
 
-    def _within(self, now: float, model: str) -> Iterator[tuple[int, _Step]]:
-        since = math.floor((now - self._config.window_s) / self._step_s)
-        steps = self._steps.get(model)
-        while steps and steps[0][0] <= since:
-            steps.popleft()
-        return iter(steps or ())
+    def _within(self, now: float, model: str) -> dict[int, _Step]:
+        """Return the steps of the window, by number."""
+        steps = self._steps.get(model, {})
+        gone = self._last_gone(now)
+        for number in [one for one in steps if one <= gone]:
+            del steps[number]
+        return steps
+
+    def _last_gone(self, now: float) -> int:
+        """Return the number of the last step that has left the window."""
+        return math.floor((now - self._config.window_s) / self._step_s)
 
     def _cv(self, now: float, steps: Mapping[int, _Step]) -> float:
         """Return what counts by the step say of the gaps: variance over mean is their cv²."""
@@ -209,27 +216,28 @@ class Demands:
         return min(self._config.cv_max, max(1.0, math.sqrt(variance / mean)))
 
 
+def _total(levels: Iterable[Rate]) -> float:
+    return math.fsum(one.weight for one in levels)
+
+
 def _is_sized(record: UsageRecord) -> bool:
     """Return whether the engine counted tokens, and as only an engine can."""
     is_answer = 0 < record.tokens_out <= TOKENS_MAX
     return is_answer and 0 <= record.tokens_cached <= record.tokens_in <= TOKENS_MAX
 
 
-def _sized(asked: Asked, steps: list[_Step]) -> Asked:
-    sized = sum(one.sized for one in steps)
-    if not sized:
+def _sized(asked: Asked, steps: Iterable[_Step]) -> Asked:
+    sizes = Sums()
+    for one in steps:
+        sizes.merge(one.sizes)
+    means = sizes.means()
+    if means is None:
         return asked
-    prompts, answers = sum(one.in_ for one in steps), sum(one.out for one in steps)
     return msgspec.structs.replace(
         asked,
-        in_tokens=prompts / sized,
-        out_tokens=answers / sized,
-        in_cv=_spread(sum(one.in2 for one in steps), prompts, sized),
-        out_cv=_spread(sum(one.out2 for one in steps), answers, sized),
-        prefix_hit=min(0.99, sum(one.cached for one in steps) / prompts) if prompts else 0.0,
+        in_tokens=means.in_len,
+        out_tokens=means.out_len,
+        in_cv=means.in_cv,
+        out_cv=means.out_cv,
+        prefix_hit=means.prefix_hit,
     )
-
-
-def _spread(squares: float, total: float, count: int) -> float:
-    mean = total / count
-    return math.sqrt(max(0.0, squares / count - mean * mean)) / mean if mean else 1.0

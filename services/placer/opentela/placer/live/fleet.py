@@ -173,6 +173,11 @@ class Fleet:
         self.engines: dict[SessionId, Engine] = {}
         self._ended: dict[str, None] = {}
 
+    def life_of(self, session: SessionId) -> Life | None:
+        """Return the replica whose engine has this session."""
+        engine = self.engines.get(session)
+        return self.lives.get(engine.made_by) if engine else None
+
     # Sessions
 
     def apply(self, now: float, changed: Iterable[SessionRecord]) -> list[tuple[Life, str]]:

@@ -166,7 +166,7 @@ class PlacerMachine:
             case m.Tick():
                 pass
             case m.Used(records=records):
-                self._demands.add(self._now, records)
+                self._survey.used(self._now, self._wall, records)
             case m.Changed(records=records, is_whole=is_whole):
                 if is_whole and not self._is_whole:
                     self._is_whole, self._whole_at = True, self._now

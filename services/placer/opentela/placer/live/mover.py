@@ -257,7 +257,9 @@ class Mover:
         under_way = sum(not life.is_serving for lives in running.values() for life in lives)
         places = self._places(now, wall)
         self._reopen(places)
-        surplus = Surplus(spare, {*demanded} - self.yields, self.target)
+        # What is to run on does not stop before it runs elsewhere, whether anybody asks or not.
+        lasting = {group.model for group, n in self.target.items() if n}
+        surplus = Surplus(spare, ({*demanded} | lasting) - self.yields, self.target)
         steps: list[Step] = []
         # Large ones first: small ones would take the room of a whole agent from them.
         for group in sorted(missing, key=lambda one: (-one.gpus, one)):

@@ -1,10 +1,13 @@
 """Agents that are alike, as the solver sees them: nodes of one pool."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from opentela.placer import catalogue
 from opentela.placer.live.fleet import Agent
+from opentela.placer.live.hardware import gpu_of
+from opentela.placer.problem import Pool
 
 
 class PoolSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,3 +46,17 @@ def pools_of(agents: Iterable[Agent]) -> tuple[PoolSeen, ...]:
             )
         )
     return tuple(found)
+
+
+def priced(pool: PoolSeen, hardware: Mapping[str, str]) -> Pool:
+    """Return the pool as the solver sees it; *hardware* is what the operator says of names."""
+    listed = catalogue.gpus().get(gpu_of(pool.hardware, hardware))
+    price = listed.price_usd_h if listed and listed.price_usd_h > 0 else 1.0
+    return Pool(
+        name=pool.name,
+        gpu=pool.name,
+        nodes=pool.agents,
+        gpus_per_node=pool.gpus,
+        site=pool.site,
+        usd_h=price,
+    )

@@ -1,5 +1,6 @@
 """What a decision is made from: the demands of now, and what there is."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -7,10 +8,12 @@ import msgspec
 from opentela.placer.live.config import PlacerConfig
 from opentela.placer.live.decide import Question
 from opentela.placer.live.demand import Asked, Demands
+from opentela.placer.live.experience import MINUTE_S, MINUTES, Experience, Seen
 from opentela.placer.live.fleet import Agent, Fleet, Life
 from opentela.placer.live.mover import Mover
 from opentela.placer.live.pools import pools_of
 from opentela.placer.problem import Group
+from opentela.wire.usage import UsageRecord
 
 COUNTED_S: Final = 0.25
 """Demands are counted so often at most; many records come in between."""
@@ -28,10 +31,41 @@ class Survey:
         self._mover = mover
         self._counted_at = now
         self._counted: list[Asked] = []
+        self._models = {model.name: model for model in config.models}
+        self._experience = Experience()
+        self._steady: dict[Group, tuple[int, float]] = {}
+
+    def used(self, now: float, wall: float, records: Iterable[UsageRecord]) -> None:
+        """Take note of requests that have ended."""
+        told = tuple(records)
+        self._demands.add(now, told, wall)
+        for record in told:
+            life = self._fleet.life_of(record.session) if record.session else None
+            if life is not None and life.model in self._models:
+                group, model = self._fleet.group(life), self._models[life.model]
+                self._experience.add(now, group, record, model)
+
+    def _seen(self, now: float, serving: Mapping[Group, int]) -> dict[Group, Seen]:
+        """Return what replicas did where as many served for as long as is looked back at."""
+        self._steady = {
+            group: self._steady[group] if self._steady.get(group, (0,))[0] == n else (n, now)
+            for group, n in serving.items()
+        }
+        back_s = (MINUTES + 1) * MINUTE_S
+        return self._experience.seen(
+            now, {group: n for group, (n, since) in self._steady.items() if now - since >= back_s}
+        )
 
     def question(self, now: float, wall: float) -> Question:
         """Return what is to be decided at *now* (monotonic) and *wall* (Unix)."""
-        return msgspec.structs.replace(self.glance(now, wall), asked=tuple(self.asked(now)))
+        serving: dict[Group, int] = {}
+        for life in self._fleet.lives.values():
+            if life.is_serving and not life.is_leaving:
+                group = self._fleet.group(life)
+                serving[group] = serving.get(group, 0) + 1
+        return msgspec.structs.replace(
+            self.glance(now, wall), asked=tuple(self.asked(now)), seen=self._seen(now, serving)
+        )
 
     def glance(self, now: float, wall: float) -> Question:
         """Return the same as far as it is cheap: of demands only whether there are any."""

@@ -1,31 +1,25 @@
 """The placement that a replay begins with: for what the past asked, and for growth."""
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from opentela.placer.headroom import with_headroom
 from opentela.placer.problem import Group, InfeasibleError, Problem
 from opentela.placer.replay.fleet import Known
 from opentela.placer.replay.trace import Trace
 from opentela.placer.shapes import Floats
 from opentela.placer.solve.effort import Effort
-from opentela.placer.solve.expected import Level, most_expected
+from opentela.placer.solve.expected import Level, levels, most_expected
 from opentela.placer.solve.milp import Limits
 from opentela.placer.solve.run import named
 
 WINDOW_S: Final = 60.0
 """Parts of the past for which it is counted what was asked: as long as people wait."""
-GROWTH: Final = ((1.0, 0.5), (2.0, 0.25), (4.0, 0.25))
-"""What may be asked over what was, and how probable that is."""
 UNSURE: Final = 0.5
 """Of a mean model's requests, so many count for each model besides its own: who was asked seldom
 may be asked often, which is more than the other way round."""
-_STEP: Final = 2.0
-"""Levels are rounded up to powers of this."""
 _UNSEEN_RPS: Final = 0.05
 """Level of a model that nobody has asked for yet."""
 _LIMITS: Final = Limits(time_s=10.0, gap=0.001)
@@ -44,13 +38,11 @@ def first(
         models: What is known of each of its models.
         absorb_s: A burst is to be worked off within this.
     """
-    levels = {
-        one.name: tuple(found)
-        for one, found in zip(models, _levels(past, models, absorb_s), strict=True)
-    }
+    found = _levels(past, models, absorb_s)
+    asked_for = {one.name: mine for one, mine in zip(models, found, strict=True)}
     for asked in (problem, _one_each(problem), _nothing(problem)):
         try:
-            return most_expected(asked, levels, Effort(named("highs"), _LIMITS))
+            return most_expected(asked, asked_for, Effort(named("highs"), _LIMITS))
         except InfeasibleError:
             continue
     return {}
@@ -78,19 +70,10 @@ def _levels(past: Trace, models: Sequence[Known], absorb_s: float) -> list[list[
         mine = past.model == index
         asked = np.bincount(window[mine])
         rates = np.bincount(window[mine], weights=sizes[mine]) / WINDOW_S
-        counts: dict[int, float] = {}
-        for requests, rate in zip(asked.tolist(), rates.tolist(), strict=True):
-            if requests:
-                wanted = with_headroom(rate, cv=1.0, absorb_s=absorb_s)
-                for factor, chance in GROWTH:
-                    step = math.ceil(math.log(wanted * factor, _STEP))
-                    counts[step] = counts.get(step, 0.0) + requests * chance
-        own = math.fsum(counts.values())
-        if not own:
-            counts, own = {math.ceil(math.log(_UNSEEN_RPS, _STEP)): 1.0}, 1.0
-        found.append(
-            [Level(_STEP**step, n * (1 + extra / own)) for step, n in sorted(counts.items())]
-        )
+        came = [(rate, n) for rate, n in zip(rates.tolist(), asked.tolist(), strict=True) if n]
+        rough = levels(came, absorb_s) or [Level(_UNSEEN_RPS, 1.0)]
+        sure = 1 + extra / max(float(asked.sum()), 1.0)
+        found.append([one._replace(requests=one.requests * sure) for one in rough])
     return found
 
 

@@ -49,6 +49,7 @@ class Known(NamedTuple):
     """What is known of one model of a trace.
 
     Attributes:
+        in_mean: Tokens of a prompt that are to be worked on.
         prompt_share: Share of a mean request's work that is its prompt.
         manners: By GPU type, tensor parallelism and stages.
     """
@@ -60,9 +61,9 @@ class Known(NamedTuple):
     slo: Slo
     manners: dict[tuple[str, int, int], Manner]
 
-    def work(self, in_tokens: Floats, out_tokens: Floats) -> Floats:
+    def work(self, fresh_tokens: Floats, out_tokens: Floats) -> Floats:
         """Return what requests take, in mean requests."""
-        prompt = self.prompt_share * in_tokens / self.in_mean
+        prompt = self.prompt_share * fresh_tokens / self.in_mean
         return prompt + (1 - self.prompt_share) * out_tokens / self.out_mean
 
 
@@ -99,7 +100,8 @@ def known(wanted: Sequence[Wanted], made: Enumerated) -> list[Known]:
 
 def _known(one: Wanted, manners: dict[tuple[str, int, int], Manner], share: float) -> Known:
     load = one.workload
-    return Known(one.name, load.in_len, load.out_len, share, one.slo, manners)
+    fresh = max(load.in_len * (1 - load.prefix_hit), 1.0)
+    return Known(one.name, fresh, load.out_len, share, one.slo, manners)
 
 
 def _at(one: Wanted, rate: float, *, longer: float = 1.0) -> Workload:

@@ -9,13 +9,14 @@ from opentela.core.errors import ConfigError, UsageError
 from opentela.placer import catalogue
 from opentela.placer.assemble import check_run
 from opentela.placer.files import ServedEntry
+from opentela.placer.lengths import Means, Sums
 from opentela.placer.load_cost import measured
 from opentela.placer.options import Wanted, enumerate_options
 from opentela.placer.problem import Pool
 from opentela.placer.replay.fleet import known
 from opentela.placer.replay.run import Setting
 from opentela.placer.replay.trace import Trace
-from opentela.placer.shapes import ReplicaShape, Slo, Workload
+from opentela.placer.shapes import ReplicaShape, Requests, Slo, Workload
 from opentela.placer.simulate import memory
 
 
@@ -71,18 +72,11 @@ def _wanted(trace: Trace, past: Trace, index: int, served: Sequence[ServedEntry]
         raise ConfigError(f"[[model]] of {entry.match}: {error}", remedy=error.remedy) from error
     # What is known beforehand; a model that nobody asked for yet is taken as it will be.
     mine = past.of(index)
-    requests = mine if len(mine) else trace.of(index)
-    fresh = np.maximum(requests.in_tokens - requests.prefix_hit_tokens, 1)
+    means = _means(mine if len(mine) else trace.of(index))
     return Wanted(
         name,
         model,
-        Workload(
-            rate_rps=0.0,
-            in_len=float(fresh.mean()),
-            out_len=float(requests.out_tokens.mean()),
-            in_cv=_cv(fresh),
-            out_cv=_cv(requests.out_tokens),
-        ),
+        Workload(rate_rps=0.0, **means._asdict()),
         Slo(ttft_s=entry.ttft_s, tpot_s=entry.tpot_s, e2e_s=entry.e2e_s),
         entry.w_dtype,
         entry.kv_dtype,
@@ -91,8 +85,21 @@ def _wanted(trace: Trace, past: Trace, index: int, served: Sequence[ServedEntry]
     )
 
 
-def _cv(values: np.ndarray) -> float:
-    return float(values.std() / values.mean())
+def _means(requests: Requests) -> Means:
+    """Return what *requests*, of which there is one at least, are like."""
+    prompts = np.maximum(requests.in_tokens, 1).astype(np.float64)
+    answers = requests.out_tokens.astype(np.float64)
+    sums = Sums(
+        count=float(len(requests)),
+        prompt=float(prompts.sum()),
+        prompt2=float((prompts**2).sum()),
+        cached=float(np.minimum(requests.prefix_hit_tokens, prompts).sum()),
+        answer=float(answers.sum()),
+        answer2=float((answers**2).sum()),
+    )
+    means = sums.means()
+    assert means is not None, "a model of a trace was asked for"
+    return means
 
 
 def _weights(one: Wanted, pools: Sequence[Pool]) -> float:

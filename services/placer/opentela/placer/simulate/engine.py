@@ -69,7 +69,7 @@ class Engine:
 
     def fits(self, job: Job) -> bool:
         """Return whether the KV cache could ever hold *job*."""
-        return self._blocks_of(job.prompt + job.left) <= self.table.blocks
+        return self._blocks_of(job.cached + job.prompt + job.left) <= self.table.blocks
 
     def add(self, now: float, job: Job) -> None:
         """Take *job* in; a run of steps is cut at the step that ends after *now*."""
@@ -135,7 +135,7 @@ class Engine:
     def _remainder(self, job: Job) -> int:
         """Return the remainder of those steps at which *job* takes a block."""
         size = self.table.block_tokens
-        return (job.start - job.prompt) % size
+        return (job.start - job.prompt - job.cached) % size
 
     def _stop(self, job: Job) -> None:
         """Take *job* out of those that run, and its blocks back."""
@@ -146,7 +146,8 @@ class Engine:
         size = self.table.block_tokens
         held = job.blocks
         if not self.table.reserves_whole:
-            held += -(-(job.prompt + grown) // size) - -(-job.prompt // size)
+            tokens = job.prompt + job.cached
+            held += -(-(tokens + grown) // size) - -(-tokens // size)
         self.free_blocks += held
 
     def _plan(self, now: float) -> None:
@@ -220,8 +221,9 @@ class Engine:
 
     def _allot(self, job: Job) -> bool:
         """Hand out the blocks that *job* needs to begin; return whether there were enough."""
-        whole = job.prompt + job.left if self.table.reserves_whole else job.prompt
-        blocks = self._blocks_of(whole)
+        # What is cached stays for as long as somebody runs on it.
+        tokens = job.prompt + job.cached
+        blocks = self._blocks_of(tokens + job.left if self.table.reserves_whole else tokens)
         # Who runs already shall not be preempted at the next step.
         spare = 0 if self.table.reserves_whole else len(self._running) // self.table.block_tokens
         if blocks + spare > self.free_blocks:
