@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 
 class Outbox:
-    """Joins what is sent within one turn of the loop, all but the first.
+    """Joins what is sent within one turn of the loop and one millisecond, all but the first.
 
     The first is written at once, for a request must not wait for the books that are kept about it;
-    the rest of the turn leaves as one more write. Nothing waits in order to be joined.
+    the rest leaves as one more write. Nothing waits in order to be joined.
 
     Attributes:
         waiting_bytes: What the turn has gathered.
@@ -27,8 +27,8 @@ class Outbox:
             self._gathered.append(words)
             self.waiting_bytes += len(words)
             return
-        # The loop's time stands still within a turn. To be called at the end of each would cost as
-        # much as a write, mostly for nothing; that two turns may be of one time does no harm.
+        # uvloop tells milliseconds: who has written in this one gathers what follows. To be called
+        # at the end of each turn, in order to know the next, costs as much as a write.
         now = self._loop.time()
         if now != self._written_at:
             self._written_at = now
