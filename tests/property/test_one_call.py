@@ -13,7 +13,7 @@ import pytest
 from tests.property.one_call import CARRIERS, HELD_BYTES, Op, Script, in_steps, played
 
 SEEDS: Final = 25
-"""A carrier, of some 10 ms each way of playing; four thousand were tried once."""
+"""A carrier, of some 10 ms each way of playing."""
 DELTA: Final = b'data: {"choices":[{"index":0,"delta":{"content":"\xc3\xa9"}}]}\n\n'
 STOP: Final = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\r\n\r\n'
 USAGE: Final = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}}\n\n'
