@@ -209,6 +209,8 @@ async def test_who_knows_the_token_and_is_on_another_network_gets_nothing(
         assert (await fabric.ask(b"x").wait()).body == b"x"
         assert loan(fabric) is None
         assert gateway.lending._given == {}
+        # Offered to the router, which did not ask for it either.
+        await until(lambda: fabric.link.loans._asked == {channel: False})
 
 
 async def test_a_session_that_floods_the_router_with_words_is_cut_off() -> None:

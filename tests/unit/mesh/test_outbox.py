@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 import uvloop
 
 from opentela.mesh.outbox import Outbox
@@ -26,6 +27,20 @@ async def send_in_turns() -> None:
 def test_the_first_leaves_at_once_and_the_rest_when_the_turn_ends() -> None:
     """On the loop of the product, which tells milliseconds."""
     uvloop.run(send_in_turns())
+
+
+async def test_what_follows_within_a_millisecond_leaves_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write for each word would cost more than the word."""
+    written: list[bytes] = []
+    outbox = Outbox(written.append)
+    with monkeypatch.context() as still:
+        still.setattr(asyncio.get_running_loop(), "time", lambda: 1.0)
+        for word in WORDS:
+            outbox.send(word)
+    await asyncio.sleep(0)
+    assert written == [WORDS[0], b"".join(WORDS[1:])]
 
 
 async def test_nothing_is_lost_or_late_where_each_look_tells_another_time() -> None:
